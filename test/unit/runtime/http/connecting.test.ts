@@ -15,14 +15,15 @@ afterEach(async () => {
   await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
 })
 
-/** A transport that cannot be reached before `arrive`. */
-const late = () => {
+/** A transport that cannot be reached before `arrive`; each try waits for `held`. */
+const late = (held: Promise<unknown> = Promise.resolve()) => {
   let isThere = false
   let dialled = 0
   const plugin: LiftedPlugin = {
     schemes: ["late"],
     connect: async (_url, options) => {
       dialled++
+      await held
       if (!isThere) throw new TransportError("unavailable", "nobody is there")
       return memory.connect(new URL(`memory://${generateId()}`), options)
     },
@@ -36,8 +37,8 @@ const late = () => {
   }
 }
 
-const begin = async ({ http, ...options }: ServeOptions = {}) => {
-  const board = late()
+const begin = async ({ http, ...options }: ServeOptions = {}, held?: Promise<unknown>) => {
+  const board = late(held)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const starting = serve({
@@ -110,7 +111,7 @@ describe("while it is connecting", () => {
     const service = await starting
     await service.ready()
     expect(await ask("/readyz")).toMatchObject({ status: 200 })
-    const accepted = await ask("/v1/jobs", post({ task: "work.echo", input: 7 }, { prefer: "wait=5" }))
+    const accepted = await ask("/v1/jobs", post({ task: "work.echo", input: 7 }, { prefer: "wait=60" }))
     expect(JSON.parse(accepted.text)).toMatchObject({ state: "succeeded", result: 7 })
     const then = new Exposition((await ask("/metrics")).text)
     expect(then.value("callboard_transport_connected")).toBe(1)
@@ -130,7 +131,10 @@ describe("while it is connecting", () => {
 })
 
 test("one that gives up listens no more", async () => {
-  const { starting, url } = await begin({ reconnect: { maxTries: 5, base: 0.05, jitter: false } })
+  // Its tries begin once it has been seen to listen, which on a busy machine takes longer than all of them.
+  const listens = Promise.withResolvers<void>()
+  const { starting, url } = await begin({ reconnect: { maxTries: 5, base: 0.05, jitter: false } }, listens.promise)
+  listens.resolve()
   await expect(starting).rejects.toMatchObject({ reason: "unavailable" })
   await expect(fetch(`${url}/healthz`)).rejects.toThrow()
 })

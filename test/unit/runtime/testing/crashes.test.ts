@@ -7,6 +7,9 @@ import type { Driver } from "../../../../runtime/transport/driver.ts"
 import type { StoreOperation } from "../../../../runtime/transport/store.ts"
 import { stepSessions } from "../../../chaos/step-flows.ts"
 
+/** Each test is up to hundreds of runs in virtual time, for which a busy machine needs minutes. */
+const MANY = { timeout: 300_000 }
+
 interface More {
   readonly cancelAt?: number
   readonly freeze?: boolean
@@ -48,7 +51,7 @@ const faults = (ends: Awaited<ReturnType<typeof crash>>) => {
 
 const names = ["plain", "parallel", "caught", "saga"]
 
-describe("a worker that dies before and after every write", () => {
+describe("a worker that dies before and after every write", MANY, () => {
   test.each(names)("%s: ends as without, and no step whose outcome is stored runs again", async (name) => {
     const { state, log } = stepSessions[name] ?? {}
     const ends = await crash(name)
@@ -95,7 +98,7 @@ const writing = (change: (operation: StoreOperation) => StoreOperation | undefin
 
 const text = new TextDecoder()
 
-describe("a build is found that", () => {
+describe("a build is found that", MANY, () => {
   test.each<[fault: string, flow: string, more: More]>([
     ["answers before it has stored a step", "plain", { wrap: writing(() => undefined) }],
     [

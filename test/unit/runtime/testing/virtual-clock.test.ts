@@ -86,12 +86,12 @@ describe("an actor under a virtual clock", () => {
   test("is turned for as long as the timeout of a call or of a drain says", async () => {
     using clock = virtualClock({ start: START })
     await using run = await runActor(reminders, { clock, backoff: "real", timeout: "1 day" })
-    expect(await run.call.send({}, { delay: "3 hours" })).toBe(1)
-    const job = await run.submit.send({}, { delay: "3 hours" })
-    await run.drain({ timeout: "4 hours" })
+    expect(await run.call.send({}, { delay: "30 minutes" })).toBe(1)
+    const job = await run.submit.send({}, { delay: "30 minutes" })
+    await run.drain({ timeout: "40 minutes" })
     expect((await job.find()).state).toBe("succeeded")
-    await run.submit.send({}, { delay: "3 hours" })
-    await expect(run.drain({ timeout: "2 hours" })).rejects.toThrow("1 jobs have not ended")
+    await run.submit.send({}, { delay: "30 minutes" })
+    await expect(run.drain({ timeout: "20 minutes" })).rejects.toThrow("1 jobs have not ended")
   })
 
   test("waits for its delay and its back-off without the test waiting", async () => {
