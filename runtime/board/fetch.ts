@@ -10,7 +10,7 @@ import {
   reorder as reordered,
 } from "../protocol/board.ts"
 import { isObject } from "../protocol/guards.ts"
-import { didYouMean } from "../suggest.ts"
+import { didYouMean } from "../protocol/suggest.ts"
 import { Board, type BoardOptions } from "./board.ts"
 import { accepted } from "./failure.ts"
 

@@ -1,7 +1,7 @@
 /** The program `callboard`: its commands, and how their failures are printed. */
 import { Command, CommanderError, Help } from "commander"
 import { visible } from "../log/log-value.ts"
-import { didYouMean } from "../suggest.ts"
+import { didYouMean } from "../protocol/suggest.ts"
 import { VERSION } from "../version.ts"
 import { addBoard } from "./commands/board.ts"
 import { addDead } from "./commands/dead.ts"

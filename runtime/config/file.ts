@@ -7,7 +7,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { checkerOf } from "../options/check.ts"
 import { isObject } from "../protocol/guards.ts"
-import { didYouMean } from "../suggest.ts"
+import { didYouMean } from "../protocol/suggest.ts"
 import { fieldsInFile } from "./setting.ts"
 import { type Config, TABLE } from "./table.ts"
 

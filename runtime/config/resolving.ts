@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import { checkerOf } from "../options/check.ts"
 import { isObject } from "../protocol/guards.ts"
-import { didYouMean } from "../suggest.ts"
+import { didYouMean } from "../protocol/suggest.ts"
 import { ConfigError, type ConfigFile, checkConfig } from "./file.ts"
 import { TOKEN_SCOPES } from "./scopes.ts"
 import type { Reading } from "./setting.ts"

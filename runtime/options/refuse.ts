@@ -3,7 +3,7 @@
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
 import { isMap } from "../protocol/guards.ts"
-import { suggest } from "../suggest.ts"
+import { suggest } from "../protocol/suggest.ts"
 
 /**
  * Throws the error by which the caller refuses an option. `message` follows the name of the field: `must be more than

@@ -1,5 +1,6 @@
 /** Checks that need no broker. Each fails with a {@link TransportError} that says what is wrong. */
 import { FRONT_LEVEL, isLevel } from "../protocol/message.ts"
+import { suggest } from "../protocol/suggest.ts"
 import { byteLength } from "../protocol/text.ts"
 import type { Capabilities, Commit, ConnectOptions, Posting } from "./driver.ts"
 import { TransportError } from "./errors.ts"
@@ -31,12 +32,20 @@ export const checkConnectOptions = ({ namespace, lease }: Pick<ConnectOptions, "
 /** Options of a URL that the runtime reads itself, for every transport. */
 const SHARED = ["ns", "lease"]
 
+/** The refusal of an option that a URL of this scheme (`nats:`) does not have. */
+export const unknownUrlOption = (name: string, scheme: string, known: ReadonlyArray<string>): TransportError => {
+  const meant = suggest(name, known)
+  const instead =
+    meant === undefined ? `; it has ${known.map((each) => `?${each}`).join(", ")}` : ` (did you mean ?${meant}?)`
+  return invalid(`?${name} is not an option of ${scheme}${instead}`)
+}
+
 /** Refuses options of a URL that neither the transport, which knows `own`, nor the runtime has. */
 export const checkUrlOptions = (url: URL, own: ReadonlyArray<string> = []): void => {
   const known = [...own, ...SHARED]
   for (const name of url.searchParams.keys()) {
     if (known.includes(name)) continue
-    throw invalid(`${url.protocol} knows no option ${JSON.stringify(name)} (there is: ${known.join(", ")})`)
+    throw unknownUrlOption(name, url.protocol, known)
   }
 }
 

@@ -10,6 +10,7 @@ import {
 } from "nats"
 import { compact } from "../../../runtime/protocol/compact.ts"
 import { decoder, encoder } from "../../../runtime/protocol/text.ts"
+import { unknownUrlOption } from "../../../runtime/transport/checks.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { errorText } from "./answers.ts"
 
@@ -98,7 +99,7 @@ const optionsOf = (parameters: URLSearchParams): ReadonlyMap<Option, string> => 
   const options = new Map<Option, string>()
   for (const [name, value] of parameters) {
     if (SHARED.has(name)) continue
-    if (!isOption(name)) throw invalid(`nats: there is no option "${name}"; known are ${KNOWN.join(", ")}`)
+    if (!isOption(name)) throw unknownUrlOption(name, "nats:", [...KNOWN, "ns", "lease"])
     options.set(name, value)
   }
   return options

@@ -13,7 +13,7 @@ import {
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { compact } from "../../protocol/compact.ts"
 import { isMap, isObject } from "../../protocol/guards.ts"
-import { didYouMean } from "../../suggest.ts"
+import { didYouMean } from "../../protocol/suggest.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { bytesText, idText, listText, oneLine, spanText, timeText } from "../format.ts"
 import { fullId, numberOrText } from "../input.ts"

@@ -11,7 +11,7 @@ import type { Placement } from "../../jobs/submission/chord.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
-import { didYouMean } from "../../suggest.ts"
+import { didYouMean } from "../../protocol/suggest.ts"
 import { type PlanContext, plan } from "./plan.ts"
 
 /** The circumstances of a submission, beside the task itself. */

@@ -10,8 +10,8 @@ import { compact, ifGiven } from "../../protocol/compact.ts"
 import { isObject } from "../../protocol/guards.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
+import { didYouMean } from "../../protocol/suggest.ts"
 import { isExpired } from "../../protocol/time.ts"
-import { didYouMean } from "../../suggest.ts"
 import { MAX_PARENTS_SHOWN, type WaitCause, type WaitFacts } from "./cause.ts"
 
 /** Never empty. */

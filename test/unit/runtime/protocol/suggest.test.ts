@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { suggest } from "../../../runtime/suggest.ts"
+import { suggest } from "../../../../runtime/protocol/suggest.ts"
 
 test("a misspelled word is recognised, a strange one is not", () => {
   const known = ["jobs", "job", "concurrency", "CALLBOARD_TRANSPORT"]
