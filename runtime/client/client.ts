@@ -78,7 +78,7 @@ import {
   recordQueryOf,
 } from "./job-query.ts"
 import { CLIENT_FIELDS, type ClientSettings, clientValues } from "./settings.ts"
-import type { SubmitContext } from "./submitting/planner.ts"
+import { checkSubmitContext, type SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
 const checkSettings = optionsChecker(CLIENT_FIELDS, "connect()")
@@ -216,7 +216,8 @@ export class Client implements AsyncDisposable {
   }
 
   /** The first half of {@link submitMany}: checks everything and fixes the ids. Nothing is submitted yet. */
-  prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext = {}): Promise<Prepared> {
+  async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext = {}): Promise<Prepared> {
+    checkSubmitContext(context)
     return this.#submitter.prepare(submissions, context)
   }
 

@@ -188,7 +188,9 @@ const clientOf = (request: Request): HttpClient => {
       if (Result.isFailure(answer)) throw unconfirmed(body.id, answer.failure.error)
       return { ...job<R>(answer.success.id), receipt: receiptOf(answer.success) }
     },
-    submitMany: async (submissions, { atomic = false } = {}) => {
+    submitMany: async (submissions, options = {}) => {
+      refuseUnknown(options, { atomic: true }, "submitMany()")
+      const { atomic = false } = options
       checkTasks(submissions)
       if (submissions.length === 0) return []
       const body = submissions.map((each, index) => prepared(each, index))

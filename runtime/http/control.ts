@@ -14,8 +14,6 @@ import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Route, type RouteRequest, served } from "./route.ts"
 
-const hasBody = ({ body, headers }: Request): boolean => body !== null && headers.get("content-length") !== "0"
-
 /** The arguments of a command, which the worker checks. Fails with `invalid-input` where the body is no object. */
 const argumentsOf = (name: string, value: unknown): object => {
   if (isMap(value)) return value
@@ -28,8 +26,8 @@ const emptied = (report: typeof Purged.Type): Response => json(report, report.pa
 
 /** Sends a command to workers. One that only reads has no body. */
 const commanded = async (name: CommandName, request: RouteRequest<typeof TARGETS>): Promise<Response> => {
-  const { c, context, query } = request
-  const hasArguments = COMMANDS[name].kind === "control" && (takesOf(name).length > 0 || hasBody(c.req.raw))
+  const { context, query } = request
+  const hasArguments = COMMANDS[name].kind === "control" && takesOf(name).length > 0
   const given = hasArguments ? argumentsOf(name, await bodyOf(request)) : {}
   const { workers, timeout } = query
   const answers = await context.client.control(name, given, compact({ workers, timeout }))

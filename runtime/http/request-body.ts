@@ -132,6 +132,23 @@ export const readBody = async (request: Request, limits: BodyLimits, held: HeldB
 export const bodyOf = async ({ c, context: { maxBody }, held }: BodyRequest): Promise<unknown> =>
   (await readBody(c.req.raw, { one: maxBody, many: maxBody }, held)).value
 
+/** Longest body that can be an empty object. */
+const MAX_EMPTY = 64
+
+/**
+ * Refuses the body of a request to a route that takes none: its fields would be ignored. Fails with `unknown-field`. A body
+ * that is empty or `{}` is passed over.
+ */
+export const refuseBody = async (request: Request, address: string): Promise<void> => {
+  const declared = request.headers.get("content-length")
+  if (request.body === null || declared === "0") return
+  const isShort = declared !== null && Number(declared) <= MAX_EMPTY
+  const text = isShort ? (await request.text().catch(cutOff)).trim() : undefined
+  if (text === "" || text === "{}") return
+  if (!isShort) void request.body.cancel().catch(() => undefined)
+  throw new CallboardError("unknown-field", `${address} takes no body: its options are parameters of the query`)
+}
+
 /** The parts of a request that are needed to read its body. */
 interface BodyRequest {
   readonly c: { readonly req: { readonly raw: Request } }

@@ -14,6 +14,7 @@ import type { Parameters, Values } from "../routes/parameter.ts"
 import type { Caller } from "./access.ts"
 import type { Budget, HeldBody } from "./limits.ts"
 import { queryParserOf } from "./query.ts"
+import { refuseBody } from "./request-body.ts"
 import { json } from "./response.ts"
 
 /** What all handlers of one application share. */
@@ -92,6 +93,7 @@ const routeOf = (address: Address, description: Description, handle: Handler<Par
   const parseQuery = queryParserOf<Parameters>(parameters, call)
   const status = description.responses[0]?.status
   const respond = async (request: RouteRequest<Parameters>): Promise<Response> => {
+    if (method !== "GET" && description.body === undefined) await refuseBody(request.c.req.raw, address)
     const answer = await handle(request)
     if (answer instanceof Response) return answer
     return answer === undefined ? new Response(null, { status: 204 }) : json(answer, status)

@@ -9,6 +9,7 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Placement } from "../../jobs/submission/chord.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
+import { refuseUnknown } from "../../options/refuse.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
 import { didYouMean } from "../../protocol/suggest.ts"
@@ -42,6 +43,25 @@ export interface SubmitContext {
   /** Refuse tasks whose encoded body has more bytes. */
   readonly maxBody?: number
 }
+
+/** Fails with `unknown-field` for an option of a submission that does not exist. */
+export const checkSubmitContext = (context: unknown): void =>
+  refuseUnknown(
+    context,
+    {
+      atomic: true,
+      lenient: true,
+      strict: true,
+      parent: true,
+      traceparent: true,
+      tracestate: true,
+      ids: true,
+      placement: true,
+      parentNeeds: true,
+      maxBody: true,
+    } satisfies Record<keyof SubmitContext, true>,
+    "submitMany()",
+  )
 
 type MethodDescription = ActorDescription["methods"][number]
 

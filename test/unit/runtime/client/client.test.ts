@@ -213,3 +213,12 @@ test("an argument of another kind is refused by its name, and never means all jo
     })
   expect((await client.jobs()).jobs.map(({ state }) => state)).toEqual(["scheduled"])
 })
+
+test("an option of a submission that does not exist is refused, over HTTP as well", async () => {
+  const { client, url } = await startService()
+  const misspelt: object = { atomc: true }
+  const message = "atomc is not an option of submitMany() (did you mean atomic?)"
+  const refused = { code: "unknown-field", message, details: { field: "atomc" } }
+  for (const each of [client, connectHttp(url)])
+    await expect(each.submitMany([{ task: "work.echo", input: 1 }], misspelt)).rejects.toMatchObject(refused)
+})

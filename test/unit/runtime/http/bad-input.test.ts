@@ -360,3 +360,30 @@ test.each(["/v1/jobs/%ZZ", "/v1/jobs/%E0%A4/result", "/%ZZ"])("%s is not found",
   const { url } = await start()
   expect((await fetch(`${url}${path}`)).status).toBe(404)
 })
+
+describe("a body on a route that takes none", () => {
+  test.each<readonly [string, string]>([
+    ["POST", "/v1/queues/default/purge"],
+    ["POST", "/v1/dead/redrive"],
+    ["POST", "/v1/workers/suspend"],
+    ["POST", "/v1/jobs/kept/cancel"],
+    ["POST", "/v1/jobs/kept/retry"],
+    ["DELETE", "/v1/jobs/kept"],
+  ])("is refused, and nothing is done: %s %s", async (method, path) => {
+    const { ask } = running
+    await ask("POST", "/v1/jobs", { body: { task: "work.echo", id: "kept", delay: "1h" } })
+    for (const body of [{ dryRun: true }, "terminate", "x".repeat(1_000), new Uint8Array(300)]) {
+      expect(await ask(method, path, { body })).toMatchObject({
+        status: 400,
+        body: { code: "unknown-field", detail: expect.stringContaining("takes no body") },
+      })
+    }
+    expect((await ask("GET", "/v1/jobs/kept")).body).toMatchObject({ state: "scheduled" })
+  })
+
+  test("is passed over if it is empty", async () => {
+    const { ask } = running
+    for (const body of ["", "{}", " {} "])
+      expect(await ask("POST", "/v1/queues/other/resume", { body })).toMatchObject({ status: 204 })
+  })
+})
