@@ -25,7 +25,7 @@ test("callboard worker: told as blocked by workers, why and stats; ended by canc
   const list = await project.ask("workers")
   expect(list.stdout).toMatch(/^rw +blocked/m)
   expect(list.stderr).toMatch(/rw has been blocked for .* by job spins/)
-  expect((await project.ask("why", "spins")).stdout).toMatch(/^running {2}.*has blocked rw for/)
+  expect((await project.ask("why", "spins")).stdout).toMatch(/^running {2}.*has been blocking rw for/)
   expect((await project.ask("why", "behind")).stdout).toMatch(
     /^workers-blocked {2}rw has been blocked .*spin\.spin \(spins\)/,
   )

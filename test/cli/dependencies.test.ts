@@ -34,7 +34,7 @@ test("submit --after: it is deferred, its page and why say for whom it waits", a
   expect(page.stdout).toMatch(/^ {2}waits for +a, b$/m)
   expect((await project.ask("job", "d")).stdout).toMatch(/^ {2}after +a \(failed ones will do\)$/m)
   expect((await project.ask("why", "c")).stdout).toMatch(
-    /^waiting-for-jobs +it waits for 2 other jobs to succeed: a \(queued\), b \(queued\)\n/,
+    /^waiting-for-jobs +waiting for 2 other jobs to succeed: a \(queued\), b \(queued\)\n/,
   )
   const list = await project.json<{ readonly jobs: ReadonlyArray<Job> }>("jobs", "--state", "deferred")
   expect(list.jobs.map(({ id }) => id).sort()).toEqual(["c", "d"])
@@ -100,7 +100,7 @@ test("group: lists groups, shows one by state, cancels it; one without jobs is n
   expect(await project.json("group", "all")).toEqual({ id: "all", total: 2, states: { queued: 2 } })
   expect((await project.ask("group", "all")).stdout).toMatch(/^queued +2$/m)
   expect((await project.ask("job", "all")).stdout).toMatch(/^ {2}chord +2 members, not all ended$/m)
-  expect((await project.ask("why", "all")).stdout).toMatch(/^waiting-for-jobs +it waits for the 2 members of its group/)
+  expect((await project.ask("why", "all")).stdout).toMatch(/^waiting-for-jobs +waiting for the 2 members of its group/)
   expect(await project.json("group", "all", "--cancel")).toMatchObject({ states: { cancelled: 2 } })
   expect(await stateOf("all")).toBe("cancelled")
   const none = await project.ask("group", "none")

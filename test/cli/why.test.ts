@@ -11,7 +11,7 @@ test("says why a job waits; what cannot be reached is exit code 4", async () => 
   await project.json("submit", "works.echo", "--id", "waits")
   expect(await project.ask("why", "waits")).toMatchObject({
     code: 0,
-    stdout: "no-worker  no worker is alive: start one with: callboard worker -Q default\n",
+    stdout: "no-worker  no worker is running; start one: callboard worker -Q default\n",
   })
   await project.ask("pause", "default")
   const { stdout } = await project.ask("why", "waits")

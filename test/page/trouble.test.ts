@@ -54,7 +54,7 @@ test("a job that its limit holds back has no countdown, since nobody knows when 
     return causes[0]?.code === "tenant-limit"
   })
   const page = await visit(board.url, `/jobs/${held}`)
-  await page.getByText("its tenant has what its limit allows").waitFor()
+  await page.getByText("waiting for the limit of its tenant").waitFor()
   expect(await page.getByRole("timer").count()).toBe(0)
 })
 

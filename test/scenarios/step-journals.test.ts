@@ -63,7 +63,7 @@ describe("looking at the steps of a job", () => {
     await client.listen((event) => void (event.type.startsWith("step-") && told.push(event)), stop.signal)
     const job = await client.submit("scene.run")
     const why = async () => (await client.why(job.id)).causes[0]?.message
-    await expect.poll(why).toContain("in the step a")
+    await expect.poll(why).toContain("in step a")
     gate.resolve()
     await job.outcome(WAIT)
     await expect.poll(() => told.length).toBe(6)

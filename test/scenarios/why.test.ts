@@ -97,7 +97,7 @@ const table: ReadonlyArray<Row> = [
   },
   {
     name: "no worker listens to the queue",
-    cause: { code: "no-worker", queue: "far", message: expect.stringContaining("they listen to near") },
+    cause: { code: "no-worker", queue: "far", message: expect.stringContaining("consumed queues: near") },
     make: async (newBoard) => {
       const { client } = await start([scene], { transport: newBoard(), queues: ["near"] })
       return submitted(client, "scene", { queue: "far" })
@@ -122,7 +122,7 @@ const table: ReadonlyArray<Row> = [
       code: "waiting-for-jobs",
       jobs: 1,
       waiting: [{ id: expect.stringMatching(/./), state: "started" }],
-      message: expect.stringMatching(/it waits for another job to succeed: \S+ \(started\)$/),
+      message: expect.stringMatching(/waiting for another job to succeed: \S+ \(started\)$/),
     },
     make: async (newBoard) => {
       const { client, held } = await busy(newBoard(), 1)
@@ -139,7 +139,7 @@ const table: ReadonlyArray<Row> = [
         { id: expect.stringMatching(/./), state: "queued" },
       ],
       message: expect.stringMatching(
-        /to succeed: \S+ \(cancelled\), \S+ \(queued\); \S+ will not succeed unless it is run again/,
+        /to succeed: \S+ \(cancelled\), \S+ \(queued\); \S+ will not succeed unless it runs again/,
       ),
     },
     then: ["no-worker"],
@@ -293,7 +293,7 @@ const table: ReadonlyArray<Row> = [
       code: "rate-limit",
       workers: ["w1"],
       until: ANY_TIME,
-      message: expect.stringMatching(/^limited\.hourly may not start more often \(one each 3600 s on each worker\)/),
+      message: expect.stringMatching(/^limited\.hourly is at its rate limit \(one each 3600 s on each worker\)/),
     },
     make: (newBoard) => second(newBoard, "hourly"),
   },

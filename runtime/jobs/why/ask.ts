@@ -58,7 +58,7 @@ export const transportDown = (id: string, why: string): Why => ({
   causes: [
     {
       code: "transport-down",
-      message: `the transport cannot be reached (${why}): nothing starts, and nothing can be told about the job, until it is back`,
+      message: `the transport is unreachable (${why}): until it is back, no job starts and the state of this one is unknown`,
       reason: why,
     },
   ],
@@ -124,7 +124,7 @@ const orUnknown = async <A>(work: Promise<A> | undefined): Promise<A | undefined
 }
 
 const answered = <A>(ms: number, work: Promise<A>): Promise<A> =>
-  within(ms, work, () => new TransportError("unavailable", `it did not answer within ${ms / 1000} s`))
+  within(ms, work, () => new TransportError("unavailable", `no answer within ${ms / 1000} s`))
 
 const decodeWorker = Schema.decodeUnknownResult(WorkerDescription)
 

@@ -43,39 +43,39 @@ const CAUSES = [
 ] as const
 
 export const WaitCause = Schema.Struct({
-  code: Schema.Literals(CAUSES).annotate({ description: "What programs decide by" }),
-  message: Text.annotate({ description: "What is the matter and what to do, for people" }),
-  queue: about("The queue it waits in"),
-  actor: about("The actor that it is for"),
-  workers: Schema.optionalKey(Schema.Array(Text).annotate({ description: "Workers that this is about" })),
-  until: Schema.optionalKey(Time.annotate({ description: "When it goes on, as far as that is known" })),
+  code: Schema.Literals(CAUSES).annotate({ description: "Stable code for programs" }),
+  message: Text.annotate({ description: "The cause and what to do, for people" }),
+  queue: about("The queue in which the job waits"),
+  actor: about("The actor of the job"),
+  workers: Schema.optionalKey(Schema.Array(Text).annotate({ description: "The workers concerned" })),
+  until: Schema.optionalKey(Time.annotate({ description: "When the job continues, if known" })),
   since: Schema.optionalKey(Time),
   jobs: Schema.optionalKey(
-    Schema.Int.annotate({ description: "How many jobs are before it, or must end before it starts" }),
+    Schema.Int.annotate({ description: "Number of jobs ahead of it, or that must end before it starts" }),
   ),
   atLeast: Schema.optionalKey(Schema.Literal(true).annotate({ description: "There are more than `jobs`" })),
-  attempt: Schema.optionalKey(Schema.Int.annotate({ description: "The attempt that runs, or that failed" })),
-  attempts: Schema.optionalKey(Schema.Int.annotate({ description: "How many there will be at most" })),
+  attempt: Schema.optionalKey(Schema.Int.annotate({ description: "The attempt that is running, or that failed" })),
+  attempts: Schema.optionalKey(Schema.Int.annotate({ description: "Maximum number of attempts" })),
   state: Schema.optionalKey(Schema.Literals(STATES)),
-  reason: about("Why it ended, failed or was handed back"),
+  reason: about("Why the job ended, failed or was handed back"),
   waiting: Schema.optionalKey(
     Schema.Array(Schema.Struct({ id: Text, state: Schema.optionalKey(Schema.Literals(STATES)) })).annotate({
-      description: "Jobs that must end before it starts, 20 at most; without a state, one that is not known any more",
+      description: "Jobs that must end before it starts, at most 20; a job that is no longer kept has no state",
     }),
   ),
   running: Schema.optionalKey(
     Schema.Array(Schema.Struct({ id: Text, name: Text, worker: Text, since: Time })).annotate({
-      description: "Jobs that it waits for, 100 at most",
+      description: "Running jobs that occupy the workers, at most 100",
     }),
   ),
-}).annotate({ identifier: "Cause", description: "Why a job waits" })
+}).annotate({ identifier: "Cause", description: "Why a job is waiting" })
 export type WaitCause = typeof WaitCause.Type
 
 /** Why a job waits: the first cause is the true one; the others would hold it up next. */
 export const Why = Schema.Struct({
   id: Text,
-  state: Schema.optionalKey(Schema.Literals(STATES).annotate({ description: "Absent where it cannot be asked" })),
-  causes: Schema.Array(WaitCause).annotate({ description: "The true one first, then what else would hold it up" }),
+  state: Schema.optionalKey(Schema.Literals(STATES).annotate({ description: "Absent if the transport is unreachable" })),
+  causes: Schema.Array(WaitCause).annotate({ description: "The actual cause first, then the causes that would delay the job next" }),
 }).annotate({ identifier: "Why" })
 export type Why = typeof Why.Type
 
@@ -84,7 +84,7 @@ export const withoutTenant = ({ causes, ...why }: Why): Why => ({
   ...why,
   causes: causes.map(({ reason, ...cause }) =>
     cause.code === "tenant-limit"
-      ? { ...cause, message: "its tenant has what its limit allows" }
+      ? { ...cause, message: "waiting for the limit of its tenant" }
       : { ...cause, ...compact({ reason }) },
   ),
 })

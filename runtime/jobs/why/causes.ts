@@ -52,7 +52,7 @@ const secondsSince = (since: string | undefined, now: number): string =>
 
 /** What ends a handler that blocks its worker. */
 const ending = (id: string): string =>
-  `end that worker's process, to be started again, with: callboard cancel ${shellWord(id)} --terminate`
+  `to restart that worker: callboard cancel ${shellWord(id)} --terminate`
 
 const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: number): WaitCause => {
   const { id, state, endedAt, error, dead, timeline, terminated } = record
@@ -61,11 +61,11 @@ const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: nu
   const goesOn =
     worker === undefined
       ? ""
-      : `; its handler still blocks ${worker.name}, for ${secondsSince(worker.blocked?.since, now)} now, and cannot be told to stop: ${terminated ? "that worker's process ends in a moment" : ending(id)}`
-  const again = state === "succeeded" ? "" : `; run it again with: callboard retry ${shellWord(id)}`
+      : `; its handler has been blocking ${worker.name} for ${secondsSince(worker.blocked?.since, now)} and cannot be interrupted: ${terminated ? "the process of that worker is about to exit" : ending(id)}`
+  const again = state === "succeeded" ? "" : `; to run it again: callboard retry ${shellWord(id)}`
   return {
     code: "ended",
-    message: `it waits for nothing: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${goesOn}${again}`,
+    message: `it is not waiting: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${goesOn}${again}`,
     state,
     ...compact({ workers: worker && [worker.name], since: ifGiven(endedAt, iso), reason }),
   }
@@ -86,8 +86,8 @@ const runningOn = ({ record, workers, now }: WaitFacts): WaitCause | undefined =
     return {
       code: "worker-lost",
       message: isRestarted
-        ? `${worker}, on which it ran, has ended, and was started again: a worker gets it when the lease is over`
-        : `${worker}, on which it ran, is not alive any more: another worker gets it when the lease is over`,
+        ? `worker ${worker}, which ran it, exited and was restarted: a worker takes the job when the lease expires`
+        : `worker ${worker}, which ran it, is no longer alive: another worker takes the job when the lease expires`,
       workers: [worker],
       since: iso(startedAt),
       attempt,
@@ -102,14 +102,14 @@ const blocking = ({ name, blocked }: Pick<WorkerDescription, "name" | "blocked">
   const { since, job } = blocked
   const span = secondsSince(since, now)
   if (job === id)
-    return `, and has blocked ${name} for ${span}: nothing else runs there until it gives way; ${ending(id)}`
-  return `; a handler there${job === undefined ? "" : `, of job ${job},`} has blocked ${name} for ${span}, so that it does not go on`
+    return `, and has been blocking ${name} for ${span}: nothing else runs there until the handler yields; ${ending(id)}`
+  return `; the handler of ${job === undefined ? "another job" : `job ${job}`} has been blocking ${name} for ${span}, so this job makes no progress`
 }
 
 const reverting = ({ reverting }: JobRecord): string =>
   reverting === undefined
     ? ""
-    : `; its steps are being reverted, because it ${reverting.why === "failed" ? "has failed" : "was cancelled"}`
+    : `; its steps are being reverted because it ${reverting.why === "failed" ? "has failed" : "was cancelled"}`
 
 const running = (
   worker: Pick<WorkerDescription, "name" | "blocked"> | undefined,
@@ -120,7 +120,7 @@ const running = (
   step?: string,
 ): WaitCause => ({
   code: "running",
-  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${reverting(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
+  message: `it is not waiting: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in step ${step}`}${reverting(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
   since: iso(since),
   attempt,
   ...compact({ workers: worker && [worker.name] }),
@@ -128,7 +128,7 @@ const running = (
 
 const overdue = ({ expiresAt = 0 }: JobRecord): WaitCause => ({
   code: "overdue",
-  message: `it was to start before ${iso(expiresAt)}: it is not started any more, and is recorded as expired, unless a worker started it just in time and has not told of it yet`,
+  message: `it expired at ${iso(expiresAt)}: it will not start, unless a worker picked it up just before and has not reported yet`,
   since: iso(expiresAt),
 })
 
@@ -139,7 +139,7 @@ const deferred = ({ record, parents = [] }: WaitFacts): WaitCause | undefined =>
   if (chord?.waiting && after?.waiting === undefined) {
     return {
       code: "waiting-for-jobs",
-      message: `it waits for the ${chord.size === 1 ? "member" : `${chord.size} members`} of its group to end; of what belongs to it: callboard jobs --root ${shellWord(record.rootId ?? id)}`,
+      message: `waiting for the ${chord.size === 1 ? "member" : `${chord.size} members`} of its group to end; to list them: callboard jobs --root ${shellWord(record.rootId ?? id)}`,
       jobs: chord.size,
     }
   }
@@ -150,15 +150,15 @@ const deferred = ({ record, parents = [] }: WaitFacts): WaitCause | undefined =>
   const goal = allowFailure ? "end" : "succeed"
   const instead =
     stuck?.state === "cancelled"
-      ? `let ${id} start without it: callboard cancel ${shellWord(stuck.id)} --release`
-      : `give ${id} up: callboard cancel ${shellWord(id)}`
+      ? `to start ${id} without it: callboard cancel ${shellWord(stuck.id)} --release`
+      : `to give up ${id}: callboard cancel ${shellWord(id)}`
   const way =
     stuck === undefined
       ? ""
-      : `; ${stuck.id} will not ${goal} unless it is run again: callboard retry ${shellWord(stuck.id)}; or ${instead}`
+      : `; ${stuck.id} will not ${goal} unless it runs again: callboard retry ${shellWord(stuck.id)}; or ${instead}`
   return {
     code: "waiting-for-jobs",
-    message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${goal}: ${listed(shown.map(inWords))}${way}`,
+    message: `waiting for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${goal}: ${listed(shown.map(inWords))}${way}`,
     jobs,
     waiting: shown.slice(0, MAX_PARENTS_SHOWN),
   }
@@ -177,7 +177,7 @@ const timed = ({ record, actors, actor, method, now }: WaitFacts): WaitCause | u
   if (state !== "scheduled" || dueAt === undefined || dueAt <= now) return undefined
   const until = iso(dueAt)
   if (timeline.at(-1)?.reason !== "retry")
-    return { code: "scheduled", message: `its time has not come: it is due ${when(dueAt, now)} (${until})`, until }
+    return { code: "scheduled", message: `not due yet: it is scheduled to start ${when(dueAt, now)} (${until})`, until }
   const retries =
     maxRetriesOf(record) ??
     actors?.find(({ name }) => name === actor)?.methods.find(({ name }) => name === method)?.retries
@@ -186,7 +186,7 @@ const timed = ({ record, actors, actor, method, now }: WaitFacts): WaitCause | u
   const of = attempts === undefined ? "" : ` of ${attempts}`
   return {
     code: "retrying",
-    message: `attempt ${attempt}${of} ${what}; the next one is due ${when(dueAt, now)}`,
+    message: `attempt ${attempt}${of} ${what}; the next attempt is due ${when(dueAt, now)}`,
     until,
     attempt,
     ...compact({ attempts, reason: error?.reason }),
@@ -208,7 +208,7 @@ const obstaclesOf = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
     ? [
         {
           code: "queue-paused",
-          message: `queue ${queue} is paused: let it go on with: callboard resume ${shellWord(queue)}`,
+          message: `queue ${queue} is paused; to resume it: callboard resume ${shellWord(queue)}`,
           queue,
         },
       ]
@@ -223,11 +223,11 @@ const missingWorkers = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   // Nothing is known about workers.
   if (alive === undefined) return []
   const listeners = alive.filter(({ queues }) => queues.includes(queue))
-  const start = `start one with: callboard worker -Q ${shellWord(queue)}`
+  const start = `start one: callboard worker -Q ${shellWord(queue)}`
   const noWorker = (message: string): WaitCause => ({ code: "no-worker", message, queue })
-  if (alive.length === 0) return [noWorker(`no worker is alive: ${start}`)]
+  if (alive.length === 0) return [noWorker(`no worker is running; ${start}`)]
   const nobodyListens = noWorker(
-    `no worker listens to queue ${queue} (they listen to ${listed([...new Set(alive.flatMap(({ queues }) => queues))])}): ${start}`,
+    `no worker consumes queue ${queue} (consumed queues: ${listed([...new Set(alive.flatMap(({ queues }) => queues))])}); ${start}`,
   )
   const serving = servingOf(facts, alive)
   if (serving.length === 0) return [unknownActor(facts, alive), ...(listeners.length === 0 ? [nobodyListens] : [])]
@@ -238,7 +238,7 @@ const missingWorkers = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
     return [
       {
         code: "actor-elsewhere",
-        message: `${actor} is served by ${elsewhere} only, and none of them listens to queue ${queue}: let one, with: callboard control add-consumer ${shellWord(queue)} --workers ${shellWord(serving[0]?.name ?? "")}`,
+        message: `actor ${actor} is served only by ${elsewhere}, which do not consume queue ${queue}; to add the queue to one: callboard control add-consumer ${shellWord(queue)} --workers ${shellWord(serving[0]?.name ?? "")}`,
         queue,
         actor,
         workers: names(serving),
@@ -261,8 +261,8 @@ const unknownActor = ({ actor, method, actors }: WaitFacts, workers: ReadonlyArr
   const methods = known?.methods.map(({ name }) => name) ?? []
   const message =
     known === undefined
-      ? `no worker serves actor ${actor}${didYouMean(actor, served)}: start one that does; they serve ${listed(served) || "nothing"}`
-      : `actor ${actor} has no method ${method}${didYouMean(method, methods)}: it has ${listed(methods)}`
+      ? `no worker serves actor ${actor}${didYouMean(actor, served)}: start one that does (served actors: ${listed(served) || "none"})`
+      : `actor ${actor} has no method ${method}${didYouMean(method, methods)}: its methods are ${listed(methods)}`
   return { code: "unknown-actor", message, actor }
 }
 
@@ -289,7 +289,7 @@ const idle = ({ suspended, actor, record: { queue }, now }: WaitFacts, able: Rea
     const one = asleep.length === 1 ? ` ${shellWord(asleep[0]?.name ?? "")}` : ""
     causes.push({
       code: "workers-suspended",
-      message: `${listed(names(asleep))}: suspended; let them work again with: callboard unsuspend${one}`,
+      message: `${listed(names(asleep))}: suspended; to continue: callboard unsuspend${one}`,
       queue,
       workers: names(asleep),
     })
@@ -297,7 +297,7 @@ const idle = ({ suspended, actor, record: { queue }, now }: WaitFacts, able: Rea
   if (stuck.length > 0) {
     causes.push({
       code: "workers-stuck",
-      message: `${listed(names(stuck))}: stuck, because handlers that go on after their jobs were decided hold all slots: let them heed job.signal. The process of such a worker ends after a while, to be started again`,
+      message: `${listed(names(stuck))}: stuck, because handlers that kept running after their jobs ended occupy all slots. Make the handlers stop on job.signal. The process of such a worker exits after a while and must be restarted`,
       queue,
       workers: names(stuck),
     })
@@ -305,7 +305,7 @@ const idle = ({ suspended, actor, record: { queue }, now }: WaitFacts, able: Rea
   if (trouble !== undefined) {
     causes.push({
       code: "actor-unhealthy",
-      message: `actor ${actor} is ${trouble.condition} on ${listed(names(sick))}: ${trouble.reason}; it is tried again, and its tasks wait meanwhile`,
+      message: `actor ${actor} is ${trouble.condition} on ${listed(names(sick))}: ${trouble.reason}; its tasks wait until a restart succeeds`,
       actor,
       workers: names(sick),
       reason: trouble.reason,
@@ -314,7 +314,7 @@ const idle = ({ suspended, actor, record: { queue }, now }: WaitFacts, able: Rea
   if (starting.length > 0) {
     causes.push({
       code: "workers-starting",
-      message: `${listed(names(starting))}: not pulling tasks yet; it is starting, or has lost its transport`,
+      message: `${listed(names(starting))}: not pulling tasks yet, because it is starting or has lost its transport`,
       queue,
       workers: names(starting),
     })
@@ -335,7 +335,7 @@ const blockedCause = (workers: ReadonlyArray<WorkerDescription>, queue: string, 
   const [first] = workers.flatMap(({ blocked }) => blocked?.job ?? [])
   return {
     code: "workers-blocked",
-    message: `${listed(told)}: the handler computes without giving way, so that nothing else runs there; let it run in a process of its own (isolation)${first === undefined ? "" : `, or ${ending(first)}`}`,
+    message: `${listed(told)}: the handler does not yield, so nothing else runs there; run it in a separate process (isolation)${first === undefined ? "" : `, or ${ending(first)}`}`,
     queue,
     workers: names(workers),
     running: jobs.slice(0, 100),
@@ -361,16 +361,16 @@ const noteCause = (note: NonNullable<WaitFacts["postponements"]>[number], facts:
   const { reason, worker, until, detail, waits = false } = note
   const { actor, now } = facts
   const method = `${actor}.${facts.method}`
-  const again = waits ? `${worker} has it and starts it as soon as it may` : `it comes again ${when(until, now)}`
+  const again = waits ? `worker ${worker} holds it and starts it when the limit allows` : `it is delivered again ${when(until, now)}`
   const atLatest = waits ? again : `${again} at the latest`
   const advice: Readonly<Record<Postponement["reason"], string>> = {
-    "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
-    unsupported: `${worker} took it and does not do what its header asks for: ${detail}; ${again}. Start workers of a version that does, or submit it without`,
-    "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,
-    "rate-limit": `${method} may not start more often (${detail}): ${again}`,
-    "concurrency-limit": `as many ${method} run as may (${detail}): ${atLatest}`,
-    "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${atLatest}`,
-    suspect: `${detail}: jobs that may have killed their worker run one at a time in ${worker}; ${again}`,
+    "unknown-actor": `worker ${worker} took it but does not serve it: ${detail}; ${again}. Workers that share a queue must serve the same actors`,
+    unsupported: `worker ${worker} took it but does not support its headers: ${detail}; ${again}. Start workers of a version that supports them, or submit the task without them`,
+    "actor-unhealthy": `worker ${worker} took it while actor ${actor} was not ready: ${detail}; ${again}`,
+    "rate-limit": `${method} is at its rate limit (${detail}): ${again}`,
+    "concurrency-limit": `${method} is at its concurrency limit (${detail}): ${atLatest}`,
+    "tenant-limit": `waiting for the limit of its tenant (${method}: ${detail}): ${atLatest}`,
+    suspect: `${detail}: jobs that may have killed their worker run one at a time on ${worker}; ${again}`,
   }
   return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
 }
@@ -401,7 +401,7 @@ const behind = (queue: string, ahead: number, more: boolean): WaitCause => {
   const one = ahead === 1
   return {
     code: "behind",
-    message: `${count} ${one ? "job is" : "jobs are"} before it in queue ${queue}: more workers, or handlers (callboard control pool-grow), get there sooner`,
+    message: `${count} ${one ? "job is" : "jobs are"} ahead of it in queue ${queue}: to start it sooner, add workers or raise their concurrency (callboard control pool-grow)`,
     queue,
     jobs: ahead,
     ...(more ? { atLeast: true } : {}),
@@ -418,7 +418,7 @@ const runningIn = (workers: ReadonlyArray<WorkerDescription>) =>
 
 const longest = (running: ReturnType<typeof runningIn>, now: number): string => {
   const [oldest] = running
-  if (oldest === undefined) return "nothing that they tell of"
+  if (oldest === undefined) return "no job is reported as running"
   const seconds = Math.max(0, Math.round((now - Date.parse(oldest.since)) / 1000))
   return `${oldest.name} for ${seconds} s (${oldest.id})${running.length > 1 ? ` and ${running.length - 1} more` : ""}`
 }
@@ -427,7 +427,7 @@ const reserved = (holder: string, workers: ReadonlyArray<WorkerDescription>, { n
   const running = runningIn(workers.filter(({ name }) => name === holder))
   return {
     code: "reserved",
-    message: `${holder} has it and waits for a free handler; there runs ${longest(running, now)}. More handlers: callboard control pool-grow 1 --workers ${shellWord(holder)}`,
+    message: `worker ${holder} holds it until a handler is free; running there: ${longest(running, now)}. To raise its concurrency: callboard control pool-grow 1 --workers ${shellWord(holder)}`,
     workers: [holder],
     running,
   }
@@ -437,7 +437,7 @@ const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): WaitCau
   const held = workers.reduce((sum, { inFlight }) => sum + inFlight, 0)
   return {
     code: "prefetch-full",
-    message: `the workers of queue ${queue} (${listed(names(workers))}) have their hands full with ${held} tasks: start more, or give them more handlers with: callboard control pool-grow 1`,
+    message: `all workers of queue ${queue} (${listed(names(workers))}) are busy with ${held} tasks: start more workers, or raise their concurrency: callboard control pool-grow 1`,
     queue,
     workers: names(workers),
     running: runningIn(workers),
@@ -448,15 +448,15 @@ const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): WaitCau
 const nothingKnown = ({ record, workers, position }: WaitFacts): WaitCause => {
   const { queue } = record
   if (workers === undefined) {
-    return { code: "unclear", message: "what holds it up cannot be told: the store did not answer; ask again", queue }
+    return { code: "unclear", message: "the cause is unknown because the store did not answer; ask again", queue }
   }
   if (position !== undefined && position.inQueue === undefined) {
     return {
       code: "in-hand",
       message:
-        "it was handed to a worker a moment ago, or was handed back and comes again soon; had that worker died, another would get it when the lease is over",
+        "it was just delivered to a worker, or was handed back and is delivered again soon; if that worker has died, another one takes it when the lease expires",
       queue,
     }
   }
-  return { code: "next", message: "nothing stands in its way: it starts any moment", queue }
+  return { code: "next", message: "nothing delays it: it is about to start", queue }
 }

@@ -218,7 +218,7 @@ test("why says for whom it waits, how they stand, and what can be done", async (
     ],
   })
   expect(body.causes[0].message).toBe(
-    "it waits for 2 other jobs to succeed: p (cancelled), q (queued); p will not succeed unless it is run again: callboard retry p; or let child start without it: callboard cancel p --release",
+    "waiting for 2 other jobs to succeed: p (cancelled), q (queued); p will not succeed unless it runs again: callboard retry p; or to start child without it: callboard cancel p --release",
   )
 })
 

@@ -206,9 +206,9 @@ describe("what is told", () => {
       running: [{ id: "spins", name: "spin.spin", worker: "w1" }],
     })
     const started: JobRecord = { ...record, state: "started", worker: "w1", startedAt: NOW - 10_000 }
-    expect(only({ workers, record: started })?.message).toMatch(/of job spins, has blocked w1 for 9 s/)
+    expect(only({ workers, record: started })?.message).toMatch(/of job spins has been blocking w1 for 9 s/)
     const own: JobRecord = { ...started, id: "spins" }
-    expect(only({ workers, record: own })?.message).toMatch(/has blocked w1 for 9 s/)
+    expect(only({ workers, record: own })?.message).toMatch(/has been blocking w1 for 9 s/)
     expect(only({ workers, record: own })?.message).toContain(end)
     const cancelled: JobRecord = { ...own, state: "cancelled" }
     expect(only({ workers, record: cancelled })).toMatchObject({
@@ -216,11 +216,11 @@ describe("what is told", () => {
       message: expect.stringContaining(end),
     })
     const terminated: JobRecord = { ...cancelled, terminated: true }
-    expect(only({ workers, record: terminated })?.message).toMatch(/still blocks w1.*process ends in a moment/)
+    expect(only({ workers, record: terminated })?.message).toMatch(/has been blocking w1.*about to exit/)
   })
 
   test("how far away a due time is", () => {
-    expect(only({ record: scheduled })?.message).toMatch(/due in 5 s/)
+    expect(only({ record: scheduled })?.message).toMatch(/start in 5 s/)
     expect(only({ record: { ...scheduled, dueAt: NOW + 86_400_000 } })?.message).toMatch(/due at 2026-01-02T12:00/)
   })
 
@@ -242,7 +242,7 @@ describe("what is told", () => {
   test("more than are counted", () => {
     const cause = only({ position: { inQueue: { ahead: 1_000, more: true } } })
     expect(cause).toMatchObject({ code: "behind", jobs: 1_000, atLeast: true })
-    expect(cause?.message).toMatch(/^at least 1,000 jobs are before it/)
-    expect(only({ position: { inQueue: { ahead: 1 } } })?.message).toMatch(/^1 job is before it/)
+    expect(cause?.message).toMatch(/^at least 1,000 jobs are ahead of it/)
+    expect(only({ position: { inQueue: { ahead: 1 } } })?.message).toMatch(/^1 job is ahead of it/)
   })
 })
