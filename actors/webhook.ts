@@ -232,7 +232,7 @@ const endedParent = async (job: Job): Promise<EndedJob> => {
   }
   const parent = await job.parent()
   if (parent === undefined) {
-    throw new NoEndedJob(`job ${parentId} is not kept any more; give it a longer resultTtl or failureTtl`)
+    throw new NoEndedJob(`job ${parentId} is no longer kept; give it a longer resultTtl or failureTtl`)
   }
   return endedJob(parent)
 }

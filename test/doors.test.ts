@@ -208,7 +208,7 @@ const ROWS: { readonly [Method in keyof typeof HANDLE]: Row } = {
     },
     mistyped: {
       argument: { lastEventId: "first" },
-      says: "lastEventId: is no id of an event, which looks like 1.3",
+      says: "lastEventId: is not an event id, such as 1.3",
       request: { path: "/events?lastEventId=first" },
     },
   },
@@ -278,11 +278,11 @@ const ROWS: { readonly [Method in keyof typeof HANDLE]: Row } = {
       is: { note: "x", signal: 1 },
       request: { method: "PATCH", path: "/meta", body: { note: "x", signal: 1, absent: null } },
     },
-    missing: { says: "meta: a change is an object", request: { method: "PATCH", path: "/meta", body: null } },
+    missing: { says: "meta: a change must be an object", request: { method: "PATCH", path: "/meta", body: null } },
     // Each name is a field of the application.
     mistyped: {
       argument: [1],
-      says: "meta: a change is an object",
+      says: "meta: a change must be an object",
       request: { method: "PATCH", path: "/meta", body: [1] },
     },
   },

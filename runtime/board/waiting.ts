@@ -11,7 +11,7 @@ import type { InSession, Session } from "./session.ts"
 const LOOK_MS = 1_000
 
 export const givenUp = (board: string): never => {
-  throw new CallboardError("not-found", `the wait for a job of board ${board} was given up`)
+  throw new CallboardError("not-found", `the wait for a job of board ${board} was cancelled`)
 }
 
 /** The error of a wait for a job that ended without one. */

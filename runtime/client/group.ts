@@ -90,7 +90,7 @@ export class PendingGroup {
   then(body: string | BodyTask, fields: BodyFields = {}): Promise<SubmittedJob> {
     if (typeof body === "string") return this.#chord(body, fields)
     // `await` on the group itself comes here as well, with two functions.
-    if (!isObject(body)) refuseInput("then", "name the body, or submit the group alone with .submit()")
+    if (!isObject(body)) refuseInput("then", "name the body, or submit the group without one with .submit()")
     const { task, ...own } = body
     return this.#chord(task, { ...own, ...fields })
   }
@@ -132,7 +132,7 @@ export class PendingGroup {
 
 /** Fails with `invalid-input` for inputs that are no list, which callers in JavaScript may give. */
 export const checkInputs = (inputs: unknown): void => {
-  if (!Array.isArray(inputs)) refuseInput("inputs", "must be a list, with the input of each task")
+  if (!Array.isArray(inputs)) refuseInput("inputs", "must be a list with the input of each task")
 }
 
 /** One task for each `size` inputs, which gets them as a list. Fails with `invalid-input`. */

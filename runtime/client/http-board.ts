@@ -250,7 +250,7 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   #givenUp(): CallboardError {
-    return new CallboardError("not-found", `the wait for a job of board ${this.name} was given up`)
+    return new CallboardError("not-found", `the wait for a job of board ${this.name} was cancelled`)
   }
 
   consume(job: BoardJob | string, owner: string, options?: HeldOptions): Promise<BoardJobView> {

@@ -128,16 +128,16 @@ const TOKEN = /^[\x21-\x7e]+$/
 export const connectHttp = (url: string, settings: HttpClientSettings = {}): HttpClient => {
   checkSettings(settings)
   const { token, timeout = DEFAULT_TIMEOUT } = settings
-  if (token !== undefined && !TOKEN.test(token)) refuseInput("token", "must be visible ASCII characters, and not empty")
+  if (token !== undefined && !TOKEN.test(token)) refuseInput("token", "must be one or more visible ASCII characters")
   return clientOf(requestsTo(baseOf(url), token, milliseconds("timeout", timeout)))
 }
 
 const baseOf = (text: string): string => {
-  const url = URL.canParse(text) ? new URL(text) : refuseInput("url", "must be like http://127.0.0.1:7420")
+  const url = URL.canParse(text) ? new URL(text) : refuseInput("url", "must be a URL such as http://127.0.0.1:7420")
   if (!/^https?:$/.test(url.protocol))
-    refuseInput("url", "must begin with http:// or https://; use connect() for others")
-  if (url.username !== "" || url.password !== "") refuseInput("url", "holds no password: give `token`")
-  if (url.search !== "" || url.hash !== "") refuseInput("url", "must end with the path where the service is mounted")
+    refuseInput("url", "must begin with http:// or https://; for transports use connect()")
+  if (url.username !== "" || url.password !== "") refuseInput("url", "must not contain a password: use `token`")
+  if (url.search !== "" || url.hash !== "") refuseInput("url", "must end with the path at which the service is mounted")
   return url.origin + (url.pathname.endsWith("/") ? url.pathname.slice(0, -1) : url.pathname)
 }
 
@@ -274,7 +274,7 @@ const unconfirmed = (id: string | undefined, error: CallboardError): CallboardEr
   if (!isUnconfirmed(error) || details.id !== undefined || id === undefined) return error
   return new CallboardError(
     code,
-    `the task was not confirmed (${message}); submitting it again with id ${id} is safe`,
+    `the task was not confirmed (${message}); it is safe to submit it again with id ${id}`,
     { outcome: "unknown", ...details, id },
   )
 }

@@ -98,7 +98,7 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
     const path = pathOf(template, parts)
     const [unnamed] = UNNAMED.exec(path) ?? []
     if (unnamed !== undefined) {
-      const message = `there is nothing with the id ${JSON.stringify(unnamed.slice(1))} over HTTP`
+      const message = `the id ${JSON.stringify(unnamed.slice(1))} cannot be used over HTTP`
       return Result.fail({ error: new CallboardError("not-found", message) })
     }
     const json = body === undefined ? Result.succeed(undefined) : asJson(body)
@@ -164,7 +164,7 @@ const answerOf = (base: string, ok: boolean, status: number, text: string): Resu
 const external = (base: string, status: number): CallboardError =>
   new CallboardError(
     "transport-unavailable",
-    `${base} answered with status ${status}, and not as Callboard does: check the address, and any proxy before it`,
+    `${base} answered with status ${status}, but not as Callboard does: check the address and any proxy in front of it`,
     { outcome: "unknown" },
   )
 

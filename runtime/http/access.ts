@@ -35,7 +35,7 @@ export const checkTokenLengths = (tokens: ReadonlyArray<Token>, host: string): v
     if (token.length >= MIN_TOKEN_LENGTH) continue
     refuse(
       at,
-      `token: must have at least ${MIN_TOKEN_LENGTH} characters, since ${host} can be reached from other machines; make one with \`openssl rand -hex 32\``,
+      `token: must have at least ${MIN_TOKEN_LENGTH} characters, because ${host} is reachable from other machines; make one with \`openssl rand -hex 32\``,
     )
   }
 }
@@ -67,17 +67,17 @@ const granted = (given: ReadonlyArray<TokenScope>): ReadonlyArray<Scope> => {
 
 const knownToken = ({ token, scopes, name }: Token, at: number): KnownToken => {
   if (typeof token !== "string" || !BEARER_TOKEN.test(token)) {
-    refuse(at, "token: use letters, digits and - . _ ~ + /, for instance of `openssl rand -hex 32`")
+    refuse(at, "token: use letters, digits and - . _ ~ + /, for example from `openssl rand -hex 32`")
   }
   if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isTokenScope)) {
     refuse(at, `scopes: name at least one of ${TOKEN_SCOPES.join(", ")}`)
   }
   const contrary = scopes.find((scope) => scope === "admin" || scope === "payload")
   if (scopes.includes("no-payload") && contrary !== undefined) {
-    refuse(at, `scopes: ${contrary} includes what no-payload takes away; leave one of them out`)
+    refuse(at, `scopes: ${contrary} contradicts no-payload; leave one of them out`)
   }
   if (scopes.every((scope) => scope === "no-payload"))
-    refuse(at, "scopes: no-payload stands beside others, as in read+no-payload")
+    refuse(at, "scopes: combine no-payload with another scope, such as read+no-payload")
   const hash = digest(token)
   const all = granted(scopes)
   const key = hash.toString("base64url")
@@ -96,7 +96,7 @@ export const authenticatorOf = (tokens: ReadonlyArray<Token> = []): Authenticate
   if (tokens.length === 0) return () => UNRESTRICTED
   const known = tokens.map(knownToken)
   if (new Set(known.map(({ caller }) => caller.key)).size < known.length) {
-    throw new CallboardError("invalid-input", "http.tokens: one token is given twice", { field: "http.tokens" })
+    throw new CallboardError("invalid-input", "http.tokens: a token is used twice", { field: "http.tokens" })
   }
   return (authorization) => {
     const given = /^bearer +(\S+) *$/i.exec(authorization ?? "")?.[1]
@@ -126,7 +126,7 @@ export const checkHost = (host: string | undefined): void => {
   if (LOOPBACK_NAME.test(name)) return
   throw new CallboardError(
     "forbidden",
-    `without tokens this service answers to localhost only, not to ${JSON.stringify(name.slice(0, 100))}; set http.tokens to serve other names`,
+    `without tokens this service answers only to localhost, not to ${JSON.stringify(name.slice(0, 100))}; set http.tokens to serve other names`,
     { field: "Host" },
   )
 }
@@ -140,7 +140,7 @@ export const checkOrigin = (request: Request): void => {
   if (own && (site === null || site === "same-origin" || site === "none")) return
   throw new CallboardError(
     "forbidden",
-    "a web page of another origin cannot change anything here: call from a server, or set http.tokens and send one",
+    "a web page of another origin cannot change anything here: send the request from a server, or set http.tokens and send a token",
     { field: "Origin" },
   )
 }

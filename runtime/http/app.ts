@@ -145,7 +145,7 @@ interface AttachableHttp {
 }
 
 const whyUnready = (ready: boolean | string): string | undefined =>
-  typeof ready === "string" ? ready : ready ? undefined : "this process does not consume now"
+  typeof ready === "string" ? ready : ready ? undefined : "this process is not consuming now"
 
 /** {@link http} without a client yet. Without `metrics`, `/metrics` answers 404. */
 export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
@@ -180,7 +180,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
       return made
     },
   }
-  const unknownPath = "there is no such route; GET / shows those that there are"
+  const unknownPath = "no such route; GET / lists all routes"
   return {
     app: honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath, page }),
     attach: (attached) => {
@@ -194,7 +194,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
 }
 
 const UNGUARDED =
-  "http: without tokens everyone who reaches it may do everything; give `tokens`, or say `loopbackOnly: true` (answers to localhost only) or `open: true` (your application decides who gets here)"
+  "http: without tokens every caller has full access; set `tokens`, or `loopbackOnly: true` (answers only to localhost) or `open: true` (your application controls access)"
 
 const CONNECTING = "this process has not reached its transport yet"
 

@@ -67,7 +67,7 @@ export const stream = (
       }
     } catch (cause) {
       // The status line is sent already, so the stream can only be ended; clients reconnect by themselves.
-      context.log.debug("a stream of events broke", { cause: String(cause) })
+      context.log.debug("a stream of events failed", { cause: String(cause) })
     } finally {
       clearInterval(keepAlive)
       context.closing.removeEventListener("abort", end)

@@ -59,7 +59,7 @@ export const honoApp = (
   const admit = (request: Request): void => {
     // The address is read by routes, by its query or to tell where the application is mounted.
     if (!URL.canParse(request.url))
-      throw new CallboardError("invalid-input", "Host: is no name of a host, with or without a port", { field: "Host" })
+      throw new CallboardError("invalid-input", "Host: must be a host name, with or without a port", { field: "Host" })
     if (context.closing.aborted) throw new TransportError("unavailable", "this service is stopping")
     if (loopbackOnly) checkHost(request.headers.get("host") ?? undefined)
     if (tokens.length === 0 && request.method !== "GET" && request.method !== "HEAD") checkOrigin(request)
@@ -87,7 +87,7 @@ export const honoApp = (
   for (const [path, methods] of allowedOf(routes)) {
     app.all(honoPath(path), (c) => {
       admit(c.req.raw)
-      const error = new CallboardError("unsupported", `${c.req.method} is not for this path; there is ${methods}`)
+      const error = new CallboardError("unsupported", `${c.req.method} is not allowed here; use ${methods}`)
       return problem(error, { status: 405, headers: { allow: methods } })
     })
   }
@@ -96,7 +96,7 @@ export const honoApp = (
     const isForReader = c.req.method === "GET" && (c.req.header("accept") ?? "").includes("text/html")
     if (page && isForReader && !/^\/v1(\/|$)/.test(c.req.path)) {
       return c.text(
-        `There is no page at ${c.req.path.slice(0, 200)}. The board begins at the root of this application.\n`,
+        `There is no page at ${c.req.path.slice(0, 200)}. The dashboard starts at the root of this application.\n`,
         404,
       )
     }
@@ -120,7 +120,7 @@ const checkOrigins = (origins: ReadonlyArray<string>, hasTokens: boolean): void 
   }
   for (const origin of origins) {
     if (!URL.canParse(origin) || new URL(origin).origin !== origin)
-      refuse(`${JSON.stringify(origin.slice(0, 100))} is no origin such as https://app.example.com`)
+      refuse(`${JSON.stringify(origin.slice(0, 100))} is not an origin such as https://app.example.com`)
   }
   if (origins.length > 0 && !hasTokens) refuse("pages of other origins need a token: set http.tokens")
 }

@@ -112,7 +112,7 @@ export class IdempotentRequest {
       { assumeAbsent: true },
     )
     if (reserving === "conflict") {
-      throw new CallboardError("internal", "too many requests race for one Idempotency-Key")
+      throw new CallboardError("internal", "too many concurrent requests use the same Idempotency-Key; try again")
     }
     return earlier ?? "reserved"
   }
@@ -157,6 +157,6 @@ const entryOf = ({ value }: StoredEntry<Entry>): Entry => {
   if (value !== undefined) return value
   throw new CallboardError(
     "internal",
-    "the entry of an Idempotency-Key cannot be read: another version wrote it; use a new key",
+    "the entry of this Idempotency-Key cannot be read, because another version wrote it; use a new key",
   )
 }

@@ -50,7 +50,7 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
   "GET /v1/jobs/{id}": async ({ c, caller, context, id, query }) => {
     const parts = query.with ?? []
     if (parts.includes("input") && !caller.may("payload")) {
-      throw new CallboardError("forbidden", "this token lacks the scope payload, which with=input needs", {
+      throw new CallboardError("forbidden", "this token lacks the scope payload, which is required for with=input", {
         scope: "payload",
       })
     }

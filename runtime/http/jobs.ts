@@ -83,12 +83,12 @@ const WHICH = ["state", "task", "queue", "root", "parent", "group", "error", "id
  */
 const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: ReadonlyArray<State>): JobQuery => {
   if (!WHICH.some((name) => given[name] !== undefined)) {
-    const message = `say which jobs to ${verb}, by state, task, queue, root, parent, group, error or time; state=${states.join(",")} means all of them`
+    const message = `select the jobs to ${verb} by state, task, queue, root, parent, group, error or time; state=${states.join(",")} selects all of them`
     throw new CallboardError("invalid-input", message, { field: "state" })
   }
   const wrong = given.state?.find((state) => !states.includes(state))
   if (wrong !== undefined) {
-    const message = `state: to ${verb} is for jobs that are ${states.join(", ")}, not ${wrong}`
+    const message = `state: only jobs that are ${states.join(", ")} can be selected to ${verb}, not ${wrong}`
     throw new CallboardError("invalid-input", message, { field: "state" })
   }
   return { ...queryOf(given), states: given.state ?? states }
@@ -141,7 +141,7 @@ const decided = async (
 ): Promise<Response> => {
   if ("ids" in query) return decidedNamed(client, decision, query, dryRun)
   if (dryRun && query.after !== undefined)
-    refuseInput("cursor", "is not for a dry run, which looks at all jobs that match")
+    refuseInput("cursor", "cannot be used with a dry run, which reads all matching jobs")
   const budget = DEFAULT_BUDGET_MS / 1_000
   const { limit: _limit, after: _after, ...which } = query
   if (dryRun) {
@@ -155,7 +155,7 @@ const decided = async (
     const total = await boundedRead(c.req.raw.signal, (signal) => totalOf(client, { ...which, budget, signal }))
     const isMore = total.relation === "gte" && expect >= total.value
     if (!isMore && Math.abs(total.value - expect) > expect * TOLERANCE) {
-      const message = `${expect} jobs were expected, and ${total.value} match now: look again what is meant`
+      const message = `${expect} jobs were expected, but ${total.value} match now: check the filters and try again`
       throw new CallboardError("matches-differ", message, { field: "expect" })
     }
   }
@@ -187,7 +187,7 @@ const BESIDE_IDS: ReadonlySet<string> = new Set(["ids", "until", "dryRun"])
 const namedIn = ({ ids, until, ...given }: Values<typeof bulk>, dead: boolean): NamedJobs | undefined => {
   if (ids === undefined) return undefined
   const other = Object.entries(given).find(([name, value]) => value !== undefined && !BESIDE_IDS.has(name))
-  if (other !== undefined) refuseInput(other[0], "say either ids or filters: ids are exactly the jobs that are meant")
+  if (other !== undefined) refuseInput(other[0], "use either ids or filters, not both")
   return { ids, dead, ...compact({ until: ifGiven(until, timeOf) }) }
 }
 
@@ -222,7 +222,7 @@ export const deadRoutes: ReadonlyArray<Route> = served(DEAD_ROUTES, {
   "POST /v1/dead/{id}/redrive": async ({ caller, context, id }) => {
     const record = await recordOf(context, id)
     if (record.dead === undefined) {
-      throw new CallboardError("not-found", `job ${id} is ${record.state}, and no dead letter`, { id })
+      throw new CallboardError("not-found", `job ${id} is ${record.state} and not a dead letter`, { id })
     }
     return shownTo(caller, jobView(await rerunJob(context.client.connection, id)))
   },

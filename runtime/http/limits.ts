@@ -107,7 +107,7 @@ export class Budget {
       add: (bytes) => {
         // While no other body is read there is room for one of any size, since each has a bound of its own.
         if (this.#bodyBytes > held && this.#bodyBytes + bytes > this.#bounds.bodyBytes)
-          throw overloaded("too many large bodies are sent to this service at a time: send it again later")
+          throw overloaded("this service is receiving too many large bodies: send it again later")
         held += bytes
         this.#bodyBytes += bytes
       },
@@ -122,7 +122,7 @@ export class Budget {
   stream({ key }: Caller): () => void {
     const { streams, streamsPerToken } = this.#bounds
     const own = this.#perToken.get(key) ?? 0
-    if (this.#streams >= streams) throw overloaded(`${streams} streams of events are open: come back later`)
+    if (this.#streams >= streams) throw overloaded(`${streams} streams of events are open: try again later`)
     // Without tokens all callers look the same.
     if (key !== "" && own >= streamsPerToken)
       throw overloaded(`this token has ${streamsPerToken} open streams of events: close some`)
@@ -148,5 +148,5 @@ const MAX_RANGE_MS = 86_400_000
 export const rangeOf = (field: string, given: string): number => {
   const range = milliseconds(field, given)
   if (range >= MIN_RANGE_MS && range <= MAX_RANGE_MS) return range
-  throw new CallboardError("invalid-input", `${field}: must be a minute at least, and 24h at most`, { field })
+  throw new CallboardError("invalid-input", `${field}: must be from 1 minute to 24 hours`, { field })
 }

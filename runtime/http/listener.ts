@@ -17,7 +17,7 @@ export const listen = (address: Address, handler: Handler, onLost: OnLost): List
   }
   throw new CallboardError(
     "unsupported",
-    "HTTP is served on Bun or Deno; mount `http(client, { tokens })` in a server of your own",
+    "HTTP is served on Bun or Deno only; on other runtimes mount `http(client, { tokens })` in your own server",
   )
 }
 
@@ -33,12 +33,12 @@ const cannotListen = ({ host, port }: Address, cause: unknown): CallboardError =
     cause instanceof Error ? `${Reflect.get(cause, "code") ?? ""} ${cause.name} ${cause.message}` : String(cause)
   const address = `${hostText(host)}:${port}`
   if (/EADDRINUSE|AddrInUse|in use/i.test(text)) {
-    return new AddressTaken(`http.port: ${address} is taken; choose another port, or 0 for a free one`)
+    return new AddressTaken(`http.port: ${address} is in use; choose another port, or 0 for a free one`)
   }
   if (/EACCES|PermissionDenied|permission/i.test(text)) {
     return new CallboardError(
       "invalid-input",
-      `http.port: no permission to listen on ${address}; choose a port from 1024 on`,
+      `http.port: no permission to listen on ${address}; choose a port above 1023`,
       {
         field: "http.port",
         cause,

@@ -15,10 +15,10 @@ import {
   scopesOf,
 } from "./route.ts"
 
-const DESCRIPTION = `Post a task, keep the id: state, progress, result, events and cancellation by that id.
+const DESCRIPTION = `Submit a task and get an id. Use the id for its state, progress, result and events, and to cancel it.
 
-Errors are problems (RFC 9457, \`application/problem+json\`); programs decide by \`code\`. Times are ISO 8601 in UTC.
-Where tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \`admin\` includes all others, and \`read\` includes \`payload\`, unless \`no-payload\` stands beside it.`
+Errors are problems (RFC 9457, \`application/problem+json\`); programs use their \`code\`. Times are ISO 8601 in UTC.
+If tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \`admin\` includes all others, and \`read\` includes \`payload\`, unless it is combined with \`no-payload\`.`
 
 type Side = "request" | "response"
 type DescribedSchema = { readonly schema: JsonSchema.JsonSchema; readonly named: JsonSchema.Definitions }
@@ -139,7 +139,7 @@ const operationOf = (route: Route, components: Components, hasTokens: boolean): 
   const needsToken = hasTokens && route.scope !== undefined
   const scopes = scopesOf(route)
   const needed =
-    scopes.length === 0 ? "Any token will do." : `Scope: ${scopes.map((each) => `\`${each}\``).join(" and ")}.`
+    scopes.length === 0 ? "Any token is accepted." : `Scope: ${scopes.map((each) => `\`${each}\``).join(" and ")}.`
   const scope = route.scope === undefined ? "Needs no token." : needed
   return {
     operationId: route.operation,
@@ -176,7 +176,7 @@ export const openApiOf = (routes: ReadonlyArray<Route>, base: string, hasTokens:
     components: {
       schemas: components.schemas,
       securitySchemes: {
-        token: { type: "http", scheme: "bearer", description: "Where `http.tokens` is set; else none is needed" },
+        token: { type: "http", scheme: "bearer", description: "Required if `http.tokens` is set" },
       },
     },
   }

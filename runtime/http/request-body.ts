@@ -32,19 +32,19 @@ const contentTypeOf = (headers: Headers): string => {
   const given = headers.get("content-type") ?? ""
   const type = mediaType(given)
   if (!CODECS.has(type)) {
-    const shown = type === "" ? "is missing" : `${JSON.stringify(type.slice(0, 100))} is not read here`
+    const shown = type === "" ? "is missing" : `${JSON.stringify(type.slice(0, 100))} is not supported`
     throw unsupported(`the content type ${shown}: send ${BODY_TYPES.join(" or ")}`, "Content-Type")
   }
   const charset = /;\s*charset="?([^";\s]+)/i.exec(given)?.[1]
   if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
     throw unsupported(
-      `the charset ${JSON.stringify(charset.slice(0, 40))} is not read here: send UTF-8`,
+      `the charset ${JSON.stringify(charset.slice(0, 40))} is not supported: send UTF-8`,
       "Content-Type",
     )
   }
   const encoding = headers.get("content-encoding") ?? "identity"
   if (encoding.toLowerCase() !== "identity") {
-    throw unsupported("compressed requests are not read here: send the body as it is", "Content-Encoding")
+    throw unsupported("compressed requests are not supported: send the body uncompressed", "Content-Encoding")
   }
   return type
 }

@@ -39,29 +39,29 @@ interface ProblemKind {
 
 /** The status and title of each error code. The OpenAPI document and the reference page are made from this table. */
 export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
-  "invalid-json": { status: 400, title: "The body is not JSON that can be read" },
-  "invalid-input": { status: 400, title: "A value is not valid" },
+  "invalid-json": { status: 400, title: "The body is not valid JSON" },
+  "invalid-input": { status: 400, title: "A value is invalid" },
   "unknown-field": { status: 400, title: "A field or parameter does not exist" },
-  "unknown-actor": { status: 400, title: "Nobody is known to serve this task" },
+  "unknown-actor": { status: 400, title: "No known worker serves this task" },
   unsupported: { status: 400, title: "Not supported" },
-  unauthorized: { status: 401, title: "A token is needed" },
+  unauthorized: { status: 401, title: "A token is required" },
   forbidden: { status: 403, title: "Not allowed" },
   "not-found": { status: 404, title: "Not found" },
   "already-terminal": { status: 409, title: "The job has already ended" },
   "job-exists": { status: 409, title: "The state of the job does not allow it" },
-  "schedule-exists": { status: 409, title: "The name of the schedule is taken" },
+  "schedule-exists": { status: 409, title: "The name of the schedule is in use" },
   unclaimable: { status: 409, title: "The job of the board cannot be claimed now" },
   "not-owner": { status: 409, title: "The job of the board is claimed by another owner" },
-  "matches-differ": { status: 409, title: "Other jobs match than were expected" },
-  gone: { status: 410, title: "Not kept any more" },
+  "matches-differ": { status: 409, title: "The matching jobs are not the expected ones" },
+  gone: { status: 410, title: "No longer kept" },
   "too-large": { status: 413, title: "Too large" },
   "unsupported-content-type": { status: 415, title: "The content type is not supported" },
   "idempotency-mismatch": { status: 422, title: "The Idempotency-Key was used for another body" },
   "rate-limited": { status: 429, title: "Too many requests" },
-  overloaded: { status: 503, title: "Too much at a time" },
-  internal: { status: 500, title: "Something went wrong inside" },
-  "transport-unavailable": { status: 503, title: "The transport cannot be reached" },
-  "not-connected": { status: 503, title: "The board is not connected" },
+  overloaded: { status: 503, title: "Too many requests at a time" },
+  internal: { status: 500, title: "Internal error" },
+  "transport-unavailable": { status: 503, title: "The transport is unreachable" },
+  "not-connected": { status: 503, title: "The service is not connected" },
 }
 
 /** Seconds after which an unreachable transport is worth another try. */
@@ -120,5 +120,5 @@ export const asCallboardError = (thrown: unknown, log: Log): CallboardError => {
     if (code !== "internal") return new CallboardError(code, message, { cause: thrown })
   }
   log.error("a request failed", { cause: thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown) })
-  return new CallboardError("internal", "something went wrong inside; the log of the service says more")
+  return new CallboardError("internal", "internal error; see the log of the service")
 }

@@ -48,7 +48,7 @@ const addressOf = ({ port = DEFAULTS.http.port, host = DEFAULTS.http.host, token
   if (tokens.length === 0 && !isLoopback(host)) {
     throw new CallboardError(
       "invalid-input",
-      `http.host: ${host} can be reached from other machines, and no token is set; set http.tokens, or listen on ${DEFAULTS.http.host}`,
+      `http.host: ${host} is reachable from other machines and no token is set; set http.tokens, or listen on ${DEFAULTS.http.host}`,
       { field: "http.host" },
     )
   }
@@ -82,7 +82,7 @@ export const startServer = (
   const closing = new AbortController()
   const app = appOf({ tokens, origins, loopbackOnly: tokens.length === 0, closing: closing.signal })
   const onLost = (cause: unknown) =>
-    log?.error("no connection can be accepted now; trying again. Raise the limit of open files (ulimit -n)", {
+    log?.error("no connection can be accepted now; trying again. Raise the limit on open files (ulimit -n)", {
       cause: String(cause),
     })
   const listener = listen(address, (request) => app.fetch(request), onLost)

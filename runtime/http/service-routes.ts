@@ -54,7 +54,7 @@ export const serviceRoutes: ReadonlyArray<Route> = served(SERVICE_ROUTES, {
   "GET /v1/queues": async ({ context: { client } }) => {
     const { jobs, transport } = client.connection
     if (jobs.queues === undefined) {
-      throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
+      throw new CallboardError("unsupported", `transport ${transport.name} cannot count the tasks in its queues`)
     }
     return { queues: await withReadDeadline(client.statistics.queues()) }
   },
@@ -109,7 +109,7 @@ export const metricsRoutes: ReadonlyArray<Route> = served(METRICS_ROUTES, {
   "GET /metrics": async ({ context }) => {
     const { metrics } = context
     if (metrics === undefined) {
-      throw new CallboardError("not-found", "metrics are switched off here: set `metrics` to true")
+      throw new CallboardError("not-found", "metrics are switched off: set `metrics` to true")
     }
     return new Response(await metrics.text(), { headers: { "content-type": TEXT, "cache-control": "no-store" } })
   },

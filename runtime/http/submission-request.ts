@@ -83,7 +83,7 @@ export class SubmissionRequest {
       return this.#tasks.map((task, at) => {
         const id = this.#idsAreSettled ? this.#ids[at] : givenId(task)
         const again = this.#idsAreSettled ? `id ${id}` : "the same Idempotency-Key"
-        const message = `the task was not confirmed (${cause.message}); submitting it again with ${again} is safe`
+        const message = `the task was not confirmed (${cause.message}); it is safe to submit it again with ${again}`
         const details = { ...compact({ id }), outcome: this.#outcome, cause }
         return new CallboardError("transport-unavailable", message, details)
       })
@@ -142,7 +142,8 @@ export class SubmissionRequest {
   }
 
   async #post(prepared: Prepared): Promise<SubmitResults> {
-    if (this.#answered) throw new TransportError("unavailable", "the caller was told that nothing is posted any more")
+    if (this.#answered)
+      throw new TransportError("unavailable", "the caller has already received an error for this submission")
     const mayBePosted = this.#outcome === "unknown"
     this.#outcome = "unknown"
     const results = await this.#context.client.post(prepared)
@@ -159,7 +160,7 @@ export class SubmissionRequest {
     } catch (cause) {
       // Not needed for correctness: a repeated request finds the ids under the key and submits them again, which adds
       // nothing.
-      this.#context.log.debug("an Idempotency-Key was not brought up to date", { cause: String(cause) })
+      this.#context.log.debug("the entry of an Idempotency-Key could not be updated", { cause: String(cause) })
     }
   }
 }

@@ -31,7 +31,7 @@ const tasksOf = (value: unknown): ReadonlyArray<unknown> => {
   if (!Array.isArray(value)) return [value]
   if (value.length === 0) throw new CallboardError("invalid-input", "the array is empty")
   if (value.length > MAX_BATCH) {
-    throw new CallboardError("too-large", `an array holds ${MAX_BATCH} tasks at most, not ${value.length}`)
+    throw new CallboardError("too-large", `an array can hold at most ${MAX_BATCH} tasks, not ${value.length}`)
   }
   return value
 }
@@ -87,7 +87,7 @@ const accept = async (routeRequest: SubmitRequest, body: RequestBody): Promise<R
     const errors = items.filter((item) => "code" in item)
     if (errors.length === items.length && errors.every(({ code }) => code === "transport-unavailable")) {
       const message =
-        "no task was confirmed; submitting them again with the ids given here, or the same Idempotency-Key, is safe"
+        "no task was confirmed; it is safe to submit them again with the ids in this response, or the same Idempotency-Key"
       return problem(new CallboardError("transport-unavailable", message), { errors })
     }
     return json<typeof BatchReceipts.Type>(items, 202, preferenceApplied(applied))
@@ -115,7 +115,7 @@ const outcomeWithin = async ({ c, context }: RouteRequest, id: string, ms: numbe
   try {
     return jobOutcome(await recordAfterWait(context, id, ms, c.req.raw.signal))
   } catch (cause) {
-    context.log.debug("a submitter's wait failed", { job: id, cause: String(cause) })
+    context.log.debug("the wait of a submission failed", { job: id, cause: String(cause) })
     return undefined
   }
 }

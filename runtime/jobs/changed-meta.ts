@@ -15,7 +15,7 @@ export const metaInJson = (make: () => unknown, id: string): Meta => {
   const text = plainJson(make(), "meta")
   if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field: "meta", id })
   const { length } = text.success
-  if (length > MAX_META) throw refused(`has ${length} characters, and ${MAX_META} are allowed`, id)
+  if (length > MAX_META) throw refused(`has ${length} characters; at most ${MAX_META} are allowed`, id)
   return JSON.parse(text.success)
 }
 
@@ -24,6 +24,6 @@ export const metaInJson = (make: () => unknown, id: string): Meta => {
  * that is no JSON object, and where the result would be larger than meta data may be.
  */
 export const changedMeta = (before: Meta, patch: unknown, id: string): Meta => {
-  if (!isPlainObject(patch)) throw refused("a change is an object", id)
+  if (!isPlainObject(patch)) throw refused("a change must be an object", id)
   return metaInJson(() => mergePatch(before, patch), id)
 }

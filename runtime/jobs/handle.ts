@@ -106,7 +106,7 @@ const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 
 /** The id of an event of a job; empty text is none, as an EventSource has it. */
 export const EventId = Schema.String.check(
-  Schema.makeFilter((id: string) => id === "" || EVENT_ID.test(id) || "is no id of an event, which looks like 1.3"),
+  Schema.makeFilter((id: string) => id === "" || EVENT_ID.test(id) || "is not an event id, such as 1.3"),
 )
 
 const WAIT = { timeout: DurationOption, signal: AnySignal }
@@ -121,14 +121,14 @@ export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentO
   events: withOptions("events()", { lastEventId: EventId, signal: AnySignal }),
   cancel: withOptions("cancel()", {
     terminate: Flag(
-      "End an isolated run at once, and the process of a worker that the job blocks; others have their signal",
+      "Kill the process of an isolated handler, or of a worker that the job blocks; for other handlers only the signal fires",
     ),
-    release: Flag("Jobs that wait for it need not wait for it any more, also if it was cancelled before"),
+    release: Flag("Let the jobs that wait for it start without it, even if it was cancelled before"),
   }),
   retry: withOptions("retry()", {
     from: Schema.Literal("start").annotate({
       description:
-        "Keeps none of the durable steps; absent: the job goes on with what is done, or goes on reverting it",
+        "Discard the durable steps; if absent, the job continues after its completed steps, or continues to revert them",
     }),
   }),
   patchMeta: {
@@ -139,7 +139,7 @@ export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentO
     },
   },
   delete: withOptions("delete()", {
-    dependents: Flag("Forget those that wait for it too, and those that wait for them"),
+    dependents: Flag("Also delete the jobs that wait for it, and the jobs that wait for those"),
   }),
 }
 

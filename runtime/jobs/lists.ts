@@ -9,10 +9,10 @@ export const JobList = Schema.Struct({
   jobs: Schema.Array(JobSummary),
   next,
   partial: Schema.optionalKey(
-    Schema.Literal(true).annotate({ description: "The search was cut after its `budget`: go on with `next`" }),
+    Schema.Literal(true).annotate({ description: "The search stopped after its `budget`; continue with `next`" }),
   ),
   scanned: Schema.optionalKey(
-    Count.annotate({ description: "How many rows, entries or messages were read, where the transport tells" }),
+    Count.annotate({ description: "Number of rows, entries or messages read, if the transport reports it" }),
   ),
   total: Schema.optionalKey(Total),
 }).annotate({ identifier: "JobList" })
@@ -24,7 +24,7 @@ export const JobCount = Schema.Struct({
 }).annotate({ identifier: "JobCount" })
 
 export const WaitingJobs = Schema.Struct({
-  ids: Schema.Array(Schema.String).annotate({ description: "Ids of jobs, in the order in which they will be taken" }),
+  ids: Schema.Array(Schema.String).annotate({ description: "Ids of jobs, in the order in which workers take them" }),
 }).annotate({ identifier: "WaitingJobs" })
 
 const TreeNode = Schema.Struct({
@@ -35,24 +35,24 @@ const TreeNode = Schema.Struct({
   parentId: Schema.optionalKey(Schema.String),
   group: Schema.optionalKey(Schema.String),
   kind: Schema.Literals(["root", "child", "callback", "errback", "chain"]).annotate({
-    description: "`callback`, `errback` and `chain`: what followed the end of its parent; `child`: any other",
+    description: "`callback`, `errback`, `chain`: submitted when its parent ended; `child`: any other",
   }),
   after: Schema.optionalKey(
-    Schema.Array(Schema.String).annotate({ description: "Jobs that it waits for, or waited for" }),
+    Schema.Array(Schema.String).annotate({ description: "The jobs that it waits for, or waited for" }),
   ),
 }).annotate({ identifier: "TreeNode" })
 export type TreeNode = typeof TreeNode.Type
 
 export const JobTree = Schema.Struct({
   root: Schema.String,
-  nodes: Schema.Array(TreeNode).annotate({ description: "Oldest first, the root before them" }),
+  nodes: Schema.Array(TreeNode).annotate({ description: "The root first, then oldest first" }),
   more: Schema.Boolean.annotate({ description: "Whether there are more jobs than these" }),
 }).annotate({ identifier: "JobTree" })
 export type JobTree = typeof JobTree.Type
 
 export const QueuePlace = Schema.Struct({
   position: Schema.NullOr(Count).annotate({
-    description: "How many jobs are taken before it; `null` where it does not wait in a queue",
+    description: "Number of jobs ahead of it; `null` if it is not waiting in a queue",
   }),
   more: Schema.Boolean.annotate({ description: "Whether it is further back than `position`" }),
 }).annotate({ identifier: "QueuePlace" })
@@ -63,18 +63,18 @@ export const GroupList = Schema.Struct({
 
 export const Group = Schema.Struct({
   id: Schema.String,
-  total: Count.annotate({ description: "How many jobs it has" }),
-  states: Schema.Record(Schema.String, Count).annotate({ description: "How many of them are in each state" }),
+  total: Count.annotate({ description: "Number of its jobs" }),
+  states: Schema.Record(Schema.String, Count).annotate({ description: "Number of its jobs in each state" }),
 }).annotate({ identifier: "Group" })
 export type Group = typeof Group.Type
 
 export const BulkReport = Schema.Struct({
-  changed: Count.annotate({ description: "How many jobs were changed" }),
-  ids: Schema.Array(Schema.String).annotate({ description: "Ids of those that were changed" }),
+  changed: Count.annotate({ description: "Number of changed jobs" }),
+  ids: Schema.Array(Schema.String).annotate({ description: "Ids of the changed jobs" }),
   refused: Schema.Array(
     Schema.Struct({ id: Schema.String, code: Schema.Literals(ERROR_CODES), detail: Schema.String }),
   ).annotate({
-    description: "Jobs that could not be changed, and why",
+    description: "Jobs that could not be changed, with the reason",
   }),
   more: Schema.Boolean.annotate({ description: "Whether more jobs match: call again with `cursor`" }),
   next,
@@ -85,12 +85,14 @@ export type BulkReport = typeof BulkReport.Type
 const Tally = Schema.Record(Schema.String, Count)
 
 export const BulkPlan = Schema.Struct({
-  matches: Total.annotate({ description: "How many jobs match; up to 10,000 are read, within the budget" }),
-  will: Count.annotate({ description: "How many of them will be changed" }),
-  refused: Tally.annotate({ description: "How many cannot be changed, by the code of the error" }),
-  changed: Count.annotate({ description: "How many have come into another state since `until`, and are left alone" }),
+  matches: Total.annotate({ description: "Number of matching jobs; up to 10,000 are read, within the budget" }),
+  will: Count.annotate({ description: "Number of jobs that will be changed" }),
+  refused: Tally.annotate({ description: "Number of jobs that cannot be changed, by error code" }),
+  changed: Count.annotate({
+    description: "Number of jobs whose state has changed since `until`; they are not changed",
+  }),
   by: Schema.Struct({ task: Tally, queue: Tally }).annotate({
-    description: "Of which tasks and queues those are that will be changed, the 20 with the most of them",
+    description: "The tasks and queues of the jobs that will be changed, the 20 most frequent",
   }),
   warnings: Schema.Array(
     Schema.Struct({
@@ -101,8 +103,10 @@ export const BulkPlan = Schema.Struct({
     }),
   ),
   sample: Schema.Array(Schema.String).annotate({ description: "Ids of the newest" }),
-  until: Schema.String.annotate({ description: "Give it to the calls that follow: what changes later is not meant" }),
-}).annotate({ identifier: "BulkPlan", description: "What a call without `dryRun` would do" })
+  until: Schema.String.annotate({
+    description: "Pass it to the following calls, so that jobs that change later are not affected",
+  }),
+}).annotate({ identifier: "BulkPlan", description: "The effect that a call without `dryRun` would have" })
 export type BulkPlan = typeof BulkPlan.Type
 
 export const JobEventSchema = Schema.Union([

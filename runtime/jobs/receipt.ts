@@ -15,7 +15,7 @@ export const publishFailed = (
   error: TransportError | undefined,
   outcome = error?.outcome ?? "unknown",
 ): CallboardError => {
-  const cause = error ?? new TransportError("internal", "the transport gave no receipt")
+  const cause = error ?? new TransportError("internal", "the transport did not return a receipt")
   const { code, message } = cause
   switch (code) {
     case "too-large":
@@ -25,7 +25,7 @@ export const publishFailed = (
     default:
       return new CallboardError(
         "transport-unavailable",
-        `the task was not confirmed (${message}); submitting it again with id ${id} is safe`,
+        `the task was not confirmed (${message}); it is safe to submit it again with id ${id}`,
         { id, outcome, cause },
       )
   }

@@ -12,10 +12,10 @@ import { NO_STATE, STATES } from "../protocol/state.ts"
 const Seconds = Schema.Finite
 
 export const PartlyDone = Schema.Struct({
-  done: Count.annotate({ description: "How many jobs this call has changed" }),
-  left: Count.annotate({ description: "How many are left, as it counted them" }),
+  done: Count.annotate({ description: "Number of jobs that this call has changed" }),
+  left: Count.annotate({ description: "Number of jobs left, counted at the end of the call" }),
   more: Schema.optionalKey(Schema.Literal(true).annotate({ description: "There are more than `left`" })),
-}).annotate({ identifier: "PartlyDone", description: "The call ended before all was done: call again" })
+}).annotate({ identifier: "PartlyDone", description: "The call ended before it was done: call again" })
 export type PartlyDone = typeof PartlyDone.Type
 
 /** A job whose dependents are not all deleted yet, so that it is there still. */
@@ -26,7 +26,7 @@ export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State
 export const Durability = Schema.Literals(["none", "process", "server", "fsync", "quorum"]).annotate({
   identifier: "Durability",
   description:
-    "What an accepted task survives: nothing, the end of the process, of the broker, of the machine (fsync), of a minority of machines (quorum)",
+    "What an accepted task survives: nothing, a crash of the process, of the broker, of the machine (fsync), of a minority of machines (quorum)",
 })
 
 /** Why a job failed. */
@@ -39,13 +39,13 @@ const JobErrorSchema = Schema.Struct({
   cause: Schema.optionalKey(Schema.Struct({ name: Schema.String, message: Schema.String })),
   errors: Schema.optionalKey(
     Schema.Array(Schema.Struct({ name: Schema.String, message: Schema.String })).annotate({
-      description: "What an AggregateError is made of: the first ones, and how many more",
+      description: "The first errors of an AggregateError, and the number of further ones",
     }),
   ),
 }).annotate({ identifier: "JobError", description: "Why a job failed" })
 
 export const transition = {
-  id: Schema.String.annotate({ description: "`<run>.<n>`: where a stream of events resumes after" }),
+  id: Schema.String.annotate({ description: "`<run>.<n>`; a stream of events resumes after it" }),
   at: Time,
   state: StateSchema,
   attempt: Schema.optionalKey(Count),
@@ -54,7 +54,7 @@ export const transition = {
   due: Schema.optionalKey(Time),
   error: Schema.optionalKey(
     Schema.Struct({ name: Schema.String, message: Schema.String }).annotate({
-      description: "The error of an attempt that another one follows",
+      description: "The error of an attempt that is followed by another one",
     }),
   ),
 }
@@ -71,12 +71,12 @@ const summary = {
   id: Schema.String,
   task: Schema.String,
   meth: Schema.NullOr(Schema.String),
-  name: Schema.String.annotate({ description: "For people: the task's `shadow`, else task and method" }),
+  name: Schema.String.annotate({ description: "Display name: the `shadow` of the task, or task and method" }),
   queue: Schema.String,
   priority: Schema.Int,
   front: Schema.optionalKey(Schema.Literal(true)),
   state: StateSchema,
-  celeryState: Schema.String.annotate({ description: "The word that a Celery client knows for the state" }),
+  celeryState: Schema.String.annotate({ description: "The state as Celery calls it" }),
   run: Count,
   attempts: Count,
   retries: Count,
@@ -85,43 +85,47 @@ const summary = {
     submitted: Time,
     due: Schema.optionalKey(Time),
     expires: Schema.optionalKey(Time),
-    enqueued: Schema.optionalKey(
-      Time.annotate({ description: "When it last came into its queue, to be taken at once" }),
-    ),
+    enqueued: Schema.optionalKey(Time.annotate({ description: "When it last entered its queue, ready to start" })),
     started: Schema.optionalKey(Time.annotate({ description: "Start of its last attempt" })),
     ended: Schema.optionalKey(Time),
     modified: Schema.optionalKey(Time),
-    keptUntil: Schema.optionalKey(Time.annotate({ description: "On ended jobs; absent: for ever" })),
+    keptUntil: Schema.optionalKey(
+      Time.annotate({ description: "When an ended job is removed; absent: kept indefinitely" }),
+    ),
   }),
   durations: Schema.optionalKey(
     Schema.Struct({
-      waited: Schema.optionalKey(Seconds.annotate({ description: "From its queue to the start of its last attempt" })),
-      ran: Schema.optionalKey(Seconds.annotate({ description: "From the start of its last attempt to the end" })),
-      total: Schema.optionalKey(Seconds.annotate({ description: "From its submission to the end" })),
+      waited: Schema.optionalKey(
+        Seconds.annotate({ description: "From entering its queue to the start of its last attempt" }),
+      ),
+      ran: Schema.optionalKey(Seconds.annotate({ description: "From the start of its last attempt to its end" })),
+      total: Schema.optionalKey(Seconds.annotate({ description: "From its submission to its end" })),
     }).annotate({ description: "In seconds" }),
   ),
   repeat: Schema.optionalKey(
     Schema.Struct({ times: Count, done: Count, left: Count }).annotate({
-      description: "How often it is to run again after a success",
+      description: "How often the job runs again after a success",
     }),
   ),
   timeLimit: Schema.optionalKey(
     Schema.Struct({ hard: Schema.optionalKey(Schema.NullOr(Seconds)), soft: Schema.optionalKey(Seconds) }).annotate({
-      description: "What the task asks for, in seconds; `null`: none. Absent: the limits of its method",
+      description: "The limits that the task sets, in seconds; `null`: none. Absent: the limits of its method",
     }),
   ),
   error: Schema.optionalKey(JobErrorSchema),
   fingerprint: Schema.optionalKey(
-    Schema.String.annotate({ description: "Names the cause of the error: the same for all jobs that failed alike" }),
+    Schema.String.annotate({
+      description: "Identifies the cause of the error: the same for all jobs that failed in the same way",
+    }),
   ),
   dead: Schema.optionalKey(Schema.String.annotate({ description: "On dead letters: why the task was given up" })),
   reverting: Schema.optionalKey(
     Schema.Literals(["failed", "cancelled"]).annotate({
-      description: "Why its steps are being reverted; absent while they are not",
+      description: "Why its steps are being reverted; absent if they are not",
     }),
   ),
   reverted: Schema.optionalKey(
-    Schema.Literal(true).annotate({ description: "Set where all its steps with a revert were reverted" }),
+    Schema.Literal(true).annotate({ description: "Set if all its steps with a revert were reverted" }),
   ),
   unreverted: Schema.optionalKey(
     Schema.Array(Schema.String).annotate({ description: "Names of its steps with a revert that were not reverted" }),
@@ -135,30 +139,33 @@ const summary = {
       ids: Schema.Array(Schema.String),
       allowFailure: Schema.optionalKey(Schema.Boolean),
       waiting: Schema.optionalKey(
-        Schema.Array(Schema.String).annotate({ description: "Those that have not ended as they must" }),
+        Schema.Array(Schema.String).annotate({ description: "The jobs that have not ended as required" }),
       ),
-    }).annotate({ description: "Jobs that it waits for, or waited for before it could start" }),
+    }).annotate({ description: "The jobs that it waits for, or waited for before it could start" }),
   ),
   chord: Schema.optionalKey(
     Schema.Struct({
       size: Count,
       allowFailure: Schema.optionalKey(Schema.Boolean),
       immutable: Schema.optionalKey(Schema.Boolean),
-      waiting: Schema.optionalKey(Schema.Boolean.annotate({ description: "Its members have not all ended" })),
+      waiting: Schema.optionalKey(Schema.Boolean.annotate({ description: "Not all of its members have ended" })),
     }).annotate({ description: "On the body of a chord: the group that it waits for, or waited for" }),
   ),
   description: Schema.optionalKey(
     Schema.String.annotate({
-      description: "What the submitter wrote; where one job is read and nothing was written, the call as text",
+      description: "The description by the submitter; if there is none and a single job is read, the call as text",
     }),
   ),
   details: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown)),
   book: Schema.optionalKey(
-    Schema.Struct({ name: Schema.String, uuid: Schema.String }).annotate({ description: "The book it belongs to" }),
+    Schema.Struct({ name: Schema.String, uuid: Schema.String }).annotate({
+      description: "The book to which the task belongs",
+    }),
   ),
   sender: Schema.optionalKey(
     Schema.String.annotate({
-      description: "Name of the client that submitted it; where one job is read whose task is kept, else its process",
+      description:
+        "Name of the client that submitted it; if there is none, a single job whose task is kept is read, its process",
     }),
   ),
   meta: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown)),
@@ -166,14 +173,14 @@ const summary = {
 
 export const JobSummary = Schema.Struct(summary).annotate({
   identifier: "JobSummary",
-  description: "A job without what may be long: its result and its transitions",
+  description: "A job without the fields that can be long: its result and its transitions",
 })
 export type JobSummary = typeof JobSummary.Type
 
 const ResultSchema = Schema.optionalKey(
   Schema.Unknown.annotate({
     description:
-      'What the method returned. What JSON lacks is `{"__type__": …, "__value__": …}`: `int`, `float` (not finite), `base64`, `datetime`, `date`, `time`, `decimal`, `uuid`',
+      'The return value of the method. Values that JSON lacks are `{"__type__": …, "__value__": …}`: `int`, `float` (not finite), `base64`, `datetime`, `date`, `time`, `decimal`, `uuid`',
   }),
 )
 
@@ -181,14 +188,16 @@ const AttemptSchema = Schema.Struct({
   run: Count,
   attempt: Count,
   worker: Schema.optionalKey(Schema.String),
-  version: Schema.optionalKey(Schema.String.annotate({ description: "Of the application, where workers are told it" })),
-  queued: Schema.optionalKey(Time.annotate({ description: "When it came into its queue for this attempt" })),
+  version: Schema.optionalKey(
+    Schema.String.annotate({ description: "Version of the application, if the worker was given one" }),
+  ),
+  queued: Schema.optionalKey(Time.annotate({ description: "When the job entered its queue for this attempt" })),
   started: Time,
   ended: Schema.optionalKey(Time),
   outcome: Schema.optionalKey(
     Schema.String.annotate({
       description:
-        "The state that ended the job, `failed` also where another attempt follows, `handed-back`, or `lost` with its worker; absent while it runs",
+        "The state in which the job ended, `failed` even if another attempt follows, `handed-back`, or `lost` with its worker; absent while the attempt runs",
     }),
   ),
   reason: Schema.optionalKey(Schema.String),
@@ -196,7 +205,7 @@ const AttemptSchema = Schema.Struct({
     Schema.Struct({
       ...JobErrorSchema.fields,
       reason: Schema.optionalKey(Schema.String),
-    }).annotate({ description: "Of earlier attempts name and message" }),
+    }).annotate({ description: "For earlier attempts, name and message only" }),
   ),
 }).annotate({ identifier: "Attempt" })
 export type Attempt = typeof AttemptSchema.Type
@@ -206,13 +215,13 @@ const InputSchema = Schema.Struct({
   value: Schema.optionalKey(Schema.Unknown),
   raw: Schema.optionalKey(
     Schema.String.annotate({
-      description: "Instead of `value`: the beginning of a long one as JSON, or bytes in base64",
+      description: "Instead of `value`: the start of a long value as JSON, or bytes in base64",
     }),
   ),
-  encoding: Schema.optionalKey(Schema.Literals(["json", "base64"]).annotate({ description: "What `raw` is" })),
+  encoding: Schema.optionalKey(Schema.Literals(["json", "base64"]).annotate({ description: "The form of `raw`" })),
   bytes: Count,
-  truncated: Schema.Boolean.annotate({ description: "Whether it has more than 64 KiB, which are shown" }),
-  redacted: Schema.Array(Schema.String).annotate({ description: "Names of what the method hides" }),
+  truncated: Schema.Boolean.annotate({ description: "Whether it has more than the 64 KiB that are shown" }),
+  redacted: Schema.Array(Schema.String).annotate({ description: "Names of the values that the method hides" }),
 }).annotate({ identifier: "JobInput" })
 export type JobInput = typeof InputSchema.Type
 
@@ -229,15 +238,21 @@ export const Job = Schema.Struct({
   input: Schema.optionalKey(
     Schema.Unknown.annotate({
       description:
-        "Where one job is read, and its task is kept, which jobs that succeeded do not: the input, without what the method hides by `redact`",
+        "If a single job is read and its task is kept (not after a success): the input, without the values that the method hides with `redact`",
     }),
   ),
   headers: Schema.optionalKey(
-    Schema.Record(Schema.String, Schema.Unknown).annotate({ description: "Custom headers, likewise" }),
+    Schema.Record(Schema.String, Schema.Unknown).annotate({ description: "Custom headers, under the same conditions" }),
   ),
-  ttl: Schema.optionalKey(Seconds.annotate({ description: "What the task asks for, likewise" })),
-  resultTtl: Schema.optionalKey(Seconds.annotate({ description: "Likewise; -1: for ever" })),
-  failureTtl: Schema.optionalKey(Seconds.annotate({ description: "Likewise; -1: for ever" })),
+  ttl: Schema.optionalKey(
+    Seconds.annotate({ description: "The retry policy that the task sets, under the same conditions" }),
+  ),
+  resultTtl: Schema.optionalKey(
+    Seconds.annotate({ description: "In seconds, under the same conditions; -1: kept indefinitely" }),
+  ),
+  failureTtl: Schema.optionalKey(
+    Seconds.annotate({ description: "In seconds, under the same conditions; -1: kept indefinitely" }),
+  ),
 }).annotate({ identifier: "Job" })
 export type Job = typeof Job.Type
 
@@ -254,7 +269,7 @@ export const JobWith = Schema.Struct({
       description: "With `with=input`: the retry policy that the task asks for",
     }),
   ),
-}).annotate({ identifier: "JobWith", description: "A job, with what was asked for by `with`" })
+}).annotate({ identifier: "JobWith", description: "A job, with the parts requested by `with`" })
 export type JobWith = typeof JobWith.Type
 /** A job with its attempts. */
 export type FullJob = Omit<JobWith, "attempts"> & {
@@ -268,18 +283,20 @@ export const RunResults = Schema.Struct({
     Schema.Struct({
       run: Count,
       type: Schema.Literals(["SUCCESSFUL", "FAILED", "STOPPED", "CANCELLED", "EXPIRED"]),
-      attempts: Count.annotate({ description: "Attempts of the job until then" }),
+      attempts: Count.annotate({ description: "Attempts of the job up to this run" }),
       started: Schema.optionalKey(Time),
       ended: Time,
       ran: Schema.optionalKey(Seconds.annotate({ description: "In seconds" })),
       worker: Schema.optionalKey(Schema.String),
       execution: Schema.optionalKey(
-        Schema.String.annotate({ description: "Names the attempt that ended the run, among all of the job" }),
+        Schema.String.annotate({
+          description: "Identifies the attempt that ended the run, among all attempts of the job",
+        }),
       ),
       result: ResultSchema,
       omitted: Schema.optionalKey(
         Schema.Literal(true).annotate({
-          description: "Its result had more than 64 KiB, and is not kept beyond the run",
+          description: "Its result had more than 64 KiB and was kept only until the next run",
         }),
       ),
       error: Schema.optionalKey(JobErrorSchema),
@@ -296,7 +313,7 @@ const ended = {
 
 export const JobResult = Schema.Struct({ id: Schema.String, ...ended }).annotate({
   identifier: "JobResult",
-  description: "How a job ended: `result` where it succeeded, `error` where it failed",
+  description: "How a job ended: `result` if it succeeded, `error` if it failed",
 })
 
 export const Pending = Schema.Struct({ id: Schema.String, state: StateSchema }).annotate({ identifier: "Pending" })
@@ -304,28 +321,30 @@ export const Pending = Schema.Struct({ id: Schema.String, state: StateSchema }).
 const receipt = {
   id: JobId,
   state: StateSchema.annotate({
-    description: "`queued`, `scheduled` or `deferred`; of a duplicate the state that its job has now",
+    description: "`queued`, `scheduled` or `deferred`; for a duplicate, the current state of its job",
   }),
   href: Schema.String,
   durability: Durability,
   duplicate: Schema.optionalKey(
-    Schema.Literal(true).annotate({ description: "The job was known already: nothing was added" }),
+    Schema.Literal(true).annotate({ description: "The job existed already; nothing was added" }),
   ),
 }
 export const ReceiptSchema = Schema.Struct(receipt).annotate({ identifier: "Receipt" })
 export const ReceiptWithResult = Schema.Struct({ ...receipt, ...ended }).annotate({ identifier: "ReceiptWithResult" })
 const members = {
-  code: Schema.Literals(ERROR_CODES).annotate({ description: "What programs decide by" }),
+  code: Schema.Literals(ERROR_CODES).annotate({ description: "Stable code for programs" }),
   detail: Schema.String.annotate({ description: "What is wrong and what to do, for people" }),
-  field: Schema.optionalKey(Schema.String.annotate({ description: "Field, parameter or header that is wrong" })),
-  index: Schema.optionalKey(Schema.Int.annotate({ description: "Which element of an array" })),
+  field: Schema.optionalKey(Schema.String.annotate({ description: "The invalid field, parameter or header" })),
+  index: Schema.optionalKey(Schema.Int.annotate({ description: "Index of the array element" })),
   id: Schema.optionalKey(Schema.String.annotate({ description: "Id of the job" })),
   outcome: Schema.optionalKey(
     Schema.Literals(["none", "unknown"]).annotate({
-      description: "Whether a failed submission may have been accepted; submitting again with the same id is safe",
+      description: "Whether a failed submission may have been accepted; it is safe to submit it again with the same id",
     }),
   ),
-  scope: Schema.optionalKey(Schema.String.annotate({ description: "Of `forbidden`: the scope that the token lacks" })),
+  scope: Schema.optionalKey(
+    Schema.String.annotate({ description: "With `forbidden`: the scope that the token lacks" }),
+  ),
 }
 
 /** What went wrong with one element of an array. */
@@ -338,7 +357,7 @@ export const Problem = Schema.Struct({
   status: Schema.Int,
   ...members,
   errors: Schema.optionalKey(
-    Schema.Array(ItemProblem).annotate({ description: "One per element, where no element of an array was accepted" }),
+    Schema.Array(ItemProblem).annotate({ description: "One per element, if no element of an array was accepted" }),
   ),
 }).annotate({ identifier: "Problem", description: "RFC 9457" })
 

@@ -23,22 +23,22 @@ import { Wait } from "./waiting.ts"
 export const DEFAULT_EXPIRY = 60
 
 const JOB = { status: 200, description: "The job", schema: BoardJobView } as const
-const ENDED = { status: 200, description: "The job, with its story", schema: BoardJobView } as const
+const ENDED = { status: 200, description: "The job, with its history", schema: BoardJobView } as const
 
 const BoardNotification = Schema.Struct({
   event: Schema.Literals(["POSTED", "REMOVAL", "UNREADABLE"]),
   id: Schema.optionalKey(Schema.String),
   name: Schema.optionalKey(Schema.String),
   priority: Schema.optionalKey(Schema.String),
-  key: Schema.optionalKey(Schema.String.annotate({ description: "Of an entry that cannot be read" })),
+  key: Schema.optionalKey(Schema.String.annotate({ description: "For an entry that cannot be read" })),
 }).annotate({ identifier: "BoardNotification" })
 
 const BODY: ReadonlyArray<ErrorCode> = ["invalid-json", "invalid-input", "unsupported-content-type", "too-large"]
 const OWNER: ReadonlyArray<ErrorCode> = [...BODY, "not-owner"]
 
-const Limit = pageLimit("Most jobs on a page")
+const Limit = pageLimit("Maximum number of jobs on a page")
 const Cursor = Schema.String.check(Schema.isMaxLength(1_024)).annotate({
-  description: "Where to go on: the `next` of the page before",
+  description: "Where to continue: the `next` of the previous page",
 })
 
 /** A route of a board. Each of them may answer that the transport of the board is away, or that the board is closed. */
@@ -53,7 +53,7 @@ export const BOARD_ROUTES = {
   "POST /v1/boards/{board}/jobs": ofBoard({
     operation: "postBoardJob",
     summary: "Post a job to a board",
-    description: "A board comes into being with its first job.",
+    description: "A board exists from its first job on.",
     scope: "submit",
     body: { "application/json": PostRequest },
     responses: [{ status: 201, description: "The job", schema: BoardJobView }],
@@ -62,7 +62,7 @@ export const BOARD_ROUTES = {
   "GET /v1/boards/{board}/jobs": ofBoard({
     operation: "listBoardJobs",
     summary: "The jobs of a board, by priority, then in the order of posting",
-    description: "With `wait` the answer waits until there is a job; `not-found` if there is none by then.",
+    description: "With `wait` the response waits until there is a job; `not-found` if there is none by then.",
     scope: "read",
     showsPayload: true,
     query: {
@@ -77,7 +77,7 @@ export const BOARD_ROUTES = {
   "POST /v1/boards/{board}/claim": ofBoard({
     operation: "takeBoardJob",
     summary: "Claim the first job that can be claimed",
-    description: `With \`wait\` the answer waits for one; \`not-found\` if there is none by then. A claim without \`expiry\` holds for ${DEFAULT_EXPIRY} seconds: extend it.`,
+    description: `With \`wait\` the response waits for one; \`not-found\` if there is none by then. A claim without \`expiry\` is valid for ${DEFAULT_EXPIRY} seconds; extend it.`,
     scope: "submit",
     query: { wait: text(Wait) },
     body: { "application/json": ClaimRequest },
@@ -86,7 +86,7 @@ export const BOARD_ROUTES = {
   }),
   "GET /v1/boards/{board}/jobs/{id}": ofBoard({
     operation: "getBoardJob",
-    summary: "A job of a board: its state, its owner, its claims and its story",
+    summary: "A job of a board: its state, its owner, its claims and its history",
     scope: "read",
     showsPayload: true,
     responses: [JOB],
@@ -94,7 +94,7 @@ export const BOARD_ROUTES = {
   "POST /v1/boards/{board}/jobs/{id}/claim": ofBoard({
     operation: "claimBoardJob",
     summary: "Claim a job",
-    description: `A claim without \`expiry\` holds for ${DEFAULT_EXPIRY} seconds: extend it.`,
+    description: `A claim without \`expiry\` is valid for ${DEFAULT_EXPIRY} seconds; extend it.`,
     scope: "submit",
     body: { "application/json": ClaimRequest },
     responses: [JOB],
@@ -102,16 +102,16 @@ export const BOARD_ROUTES = {
   }),
   "POST /v1/boards/{board}/jobs/{id}/extend": ofBoard({
     operation: "extendBoardJob",
-    summary: "Set how long a claim holds from now, up or down",
+    summary: "Set the remaining time of a claim, longer or shorter",
     scope: "submit",
     body: { "application/json": ExtendRequest },
-    responses: [{ status: 200, description: "Whether a claim held", schema: BoardExtended }],
+    responses: [{ status: 200, description: "Whether the claim was still valid", schema: BoardExtended }],
     problems: OWNER,
   }),
   "POST /v1/boards/{board}/jobs/{id}/consume": ofBoard({
     operation: "consumeBoardJob",
-    summary: "Take a finished job off the board",
-    description: "Nothing of it is kept: the answer has its whole story.",
+    summary: "Remove a finished job from the board",
+    description: "Nothing is kept; the response contains its whole history.",
     scope: "submit",
     body: { "application/json": OwnerRequest },
     responses: [ENDED],
@@ -119,7 +119,7 @@ export const BOARD_ROUTES = {
   }),
   "POST /v1/boards/{board}/jobs/{id}/abandon": ofBoard({
     operation: "abandonBoardJob",
-    summary: "Give a claim up",
+    summary: "Give up a claim",
     description: "The job can be claimed again.",
     scope: "submit",
     body: { "application/json": OwnerRequest },
@@ -128,8 +128,8 @@ export const BOARD_ROUTES = {
   }),
   "POST /v1/boards/{board}/jobs/{id}/trash": ofBoard({
     operation: "trashBoardJob",
-    summary: "Put a job into the trash",
-    description: "From there it can be restored.",
+    summary: "Move a job to the trash",
+    description: "It can be restored from there.",
     scope: "submit",
     body: { "application/json": OwnerRequest },
     responses: [ENDED],
@@ -138,7 +138,7 @@ export const BOARD_ROUTES = {
   "GET /v1/boards/{board}/jobs/{id}/complete": ofBoard({
     operation: "awaitBoardJob",
     summary: "Whether a job was consumed or trashed",
-    description: "With `wait` the answer waits for it.",
+    description: "With `wait` the response waits for it.",
     scope: "read",
     showsPayload: true,
     query: { wait: text(Wait) },
@@ -146,7 +146,7 @@ export const BOARD_ROUTES = {
   }),
   "GET /v1/boards/{board}/count": ofBoard({
     operation: "countBoardJobs",
-    summary: "How many jobs are on a board",
+    summary: "Number of jobs on a board",
     description: "Reads the whole board.",
     scope: "read",
     responses: [{ status: 200, description: "Their number", schema: BoardCount }],
@@ -169,19 +169,19 @@ export const BOARD_ROUTES = {
   "POST /v1/boards/{board}/trash/{id}/restore": ofBoard({
     operation: "restoreBoardJob",
     summary: "Put a job from the trash back on the board",
-    description: "Under its id and at its old place in line.",
+    description: "It keeps its id and its place in the order.",
     scope: "submit",
     responses: [JOB],
   }),
   "GET /v1/boards/{board}/entities": ofBoard({
     operation: "listBoardEntities",
-    summary: "The processes that work for a board",
+    summary: "The processes that work on a board",
     scope: "read",
-    responses: [{ status: 200, description: "Those that live", schema: BoardEntities }],
+    responses: [{ status: 200, description: "The live processes", schema: BoardEntities }],
   }),
   "GET /v1/boards/{board}/events": ofBoard({
     operation: "followJobBoard",
-    summary: "What is posted to a board, and what goes, from now on",
+    summary: "Jobs posted to a board and removed from it, from now on",
     description:
       "Server-sent events: `POSTED`, `REMOVAL` (consumed or trashed) and `UNREADABLE`. Best effort: nothing is replayed.",
     scope: "read",

@@ -5,16 +5,18 @@ import type { Address, Description, Descriptions } from "./description.ts"
 import { list, text } from "./parameter.ts"
 
 const Text = Schema.String
-const Names = Schema.Array(Text).annotate({ description: "Only these workers, by name; all that live otherwise" })
-const Timeout = Text.annotate({ description: "Longest wait for answers, 1 second if nothing is said: `500ms`" })
+const Names = Schema.Array(Text).annotate({ description: "Only these workers, by name; by default all live workers" })
+const Timeout = Text.annotate({
+  description: "How long to wait for responses, such as `500ms`; the default is 1 second",
+})
 
 export const AnswerList = Schema.Struct({
   answers: Schema.Array(
     Schema.Struct({
       worker: Text,
-      value: Schema.optionalKey(Schema.Unknown.annotate({ description: "What it answered" })),
+      value: Schema.optionalKey(Schema.Unknown.annotate({ description: "The answer of the worker" })),
       error: Schema.optionalKey(
-        Text.annotate({ description: "Why there is no value; also for a worker that is silent" }),
+        Text.annotate({ description: "Why there is no value; also set for a worker that did not answer" }),
       ),
     }).annotate({ identifier: "WorkerAnswer" }),
   ),
@@ -22,28 +24,28 @@ export const AnswerList = Schema.Struct({
 
 export const TARGETS = { workers: list(Names), timeout: text(Timeout) } as const
 
-const Worker = text(Text.annotate({ description: "Its name; all workers otherwise" }))
+const Worker = text(Text.annotate({ description: "Name of the worker; by default all workers" }))
 
 export const WORKER_ROUTES = {
   "POST /v1/workers/suspend": {
     operation: "suspendWorkers",
     group: "Workers",
-    summary: "Let a worker, or all of them, take no more tasks",
-    description: "What runs goes on. Holds for workers that start later, too.",
+    summary: "Stop a worker, or all workers, from taking tasks",
+    description: "Running jobs continue. It also applies to workers that start later.",
     scope: "operate",
     query: {
       worker: Worker,
-      ttl: text(Text.annotate({ description: "Ends by itself after this long: `10 minutes`" })),
+      ttl: text(Text.annotate({ description: "Ends automatically after this time, such as `10 minutes`" })),
     },
-    responses: [{ status: 204, description: "They are suspended" }],
+    responses: [{ status: 204, description: "The workers are suspended" }],
   },
   "POST /v1/workers/resume": {
     operation: "resumeWorkers",
     group: "Workers",
-    summary: "Let a worker, or all of them, take tasks again",
+    summary: "Let a worker, or all workers, take tasks again",
     scope: "operate",
     query: { worker: Worker },
-    responses: [{ status: 204, description: "They are not suspended any more" }],
+    responses: [{ status: 204, description: "The workers are no longer suspended" }],
   },
 } as const satisfies Descriptions
 
@@ -62,7 +64,7 @@ export const commandRoute = (
     group: "Workers",
     summary,
     query: TARGETS,
-    responses: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
+    responses: [{ status: 200, description: "The answer of each worker", schema: AnswerList }],
   }
   if (kind === "inspect") {
     const payload = SHOWS_PAYLOAD.has(name) ? ({ showsPayload: true } as const) : {}

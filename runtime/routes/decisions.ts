@@ -8,7 +8,7 @@ import { text } from "./parameter.ts"
 const [MIN_MS, MAX_MS] = DECISION_RANGE_MS
 
 const Budget = Schema.String.annotate({
-  description: `How long the call goes on: an answer that is not done by then is 202. ${DECISION_BUDGET_MS / 1000} s if nothing is said, ${MAX_MS / 1000} s at most`,
+  description: `Time limit of the call; if it is not done by then, the response is 202. The default is ${DECISION_BUDGET_MS / 1000} s, the maximum ${MAX_MS / 1000} s`,
   examples: ["30s"],
 }).check(
   Schema.makeFilter((given: string) => {
@@ -16,7 +16,7 @@ const Budget = Schema.String.annotate({
     if (Result.isFailure(parsed)) return parsed.failure.message
     return (
       (parsed.success >= MIN_MS && parsed.success <= MAX_MS) ||
-      `must be from ${MIN_MS} ms to ${MAX_MS / 1000} s; call again for longer`
+      `must be from ${MIN_MS} ms to ${MAX_MS / 1000} s; call again to continue`
     )
   }),
 )
@@ -27,6 +27,6 @@ export const bounded = { budget: text(Budget) }
 /** The answer of a call that is not done. */
 export const partly = <S extends Schema.Top>(schema: S) => ({
   status: 202 as const,
-  description: "Not done yet: `partial` says how far it came. Call the same route again to go on",
+  description: "Not done yet: `partial` has the progress. Call the same route again to continue",
   schema,
 })

@@ -8,27 +8,30 @@ import { WorkerEvent } from "./service-schema.ts"
 
 const TYPES = TypePatterns.annotate({
   description:
-    "Of what workers and applications tell, only these types, with commas between them; `worker-*` is all that begin so",
+    "Types of worker and application events to include, separated by commas; `worker-*` matches all types with that prefix",
 })
-const JOBS = Schema.Boolean.annotate({ description: "Whether to tell transitions and progress of jobs", default: true })
+const JOBS = Schema.Boolean.annotate({
+  description: "Whether to include transitions and progress of jobs",
+  default: true,
+})
 
 const ACCESS_TOKEN = Schema.String.annotate({
   description:
-    "The token, for an EventSource, which sends no headers; logs of proxies may hold it, so give it the scope `read`",
+    "The token, for an EventSource, which cannot send headers; proxies may log it, so use a token with the scope `read` only",
 })
-const LAST = Schema.String.annotate({ description: "Like the header `Last-Event-ID`, for those who cannot set one" })
+const LAST = Schema.String.annotate({ description: "Like the header `Last-Event-ID`, for clients that cannot set it" })
 
 export const EVENT_ROUTES = {
   "GET /v1/jobs/{id}/events": {
     operation: "followJob",
     group: "Events",
-    summary: "What happens to a job, as it happens",
+    summary: "Events of a job, live",
     description:
-      "Server-sent events: `transition` (with an id), replayed from the beginning or after `Last-Event-ID`, then live; `progress` (last value) in between. Ends after the transition that ends the job.",
+      "Server-sent events: `transition` (with an id), replayed from the start or after `Last-Event-ID`, then live; `progress` (last value) in between. The stream ends after the transition that ends the job.",
     scope: "read",
     call: "events()",
     query: { lastEventId: text(LAST), access_token: text(ACCESS_TOKEN) },
-    headers: { "Last-Event-ID": { description: "Go on after this event", example: "1.2" } },
+    headers: { "Last-Event-ID": { description: "Continue after this event", example: "1.2" } },
     responses: [
       {
         status: 200,
@@ -36,16 +39,19 @@ export const EVENT_ROUTES = {
         schema: JobEventSchema,
         contentType: "text/event-stream",
       },
-      { status: 204, description: "Nothing follows `Last-Event-ID`: the job has ended. Browsers then stop asking" },
+      {
+        status: 204,
+        description: "The job has ended and nothing follows `Last-Event-ID`. Browsers then stop reconnecting",
+      },
     ],
     problems: ["gone", "overloaded"],
   },
   "GET /v1/events": {
     operation: "followBoard",
     group: "Events",
-    summary: "What happens to all jobs, from now on",
+    summary: "Events of all jobs, from now on",
     description:
-      "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers and applications tell, each by its type (`worker-online`, `worker-heartbeat`, `worker-offline`; `task-superseded`: the outcome of a worker that had been overtaken was refused; `task-received` and its like, of workers that were asked to tell of every task). Best effort: nothing is replayed, and a slow reader misses some.",
+      "Server-sent events, `transition` and `progress`, each with its job; and the events of workers and applications, each under its type (`worker-online`, `worker-heartbeat`, `worker-offline`; `task-superseded`: the outcome of a worker that had lost the job was refused; `task-received` and others, from workers that were asked to report every task). Best effort: nothing is replayed, and a slow reader misses events.",
     scope: "read",
     showsPayload: true,
     query: { types: list(TYPES), jobs: boolean(JOBS), access_token: text(ACCESS_TOKEN) },

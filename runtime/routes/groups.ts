@@ -8,10 +8,10 @@ import type { Descriptions } from "./description.ts"
 import { integer, text } from "./parameter.ts"
 
 const page = {
-  limit: integer(pageLimit("Most groups to look at", MAX_GROUPS)),
+  limit: integer(pageLimit("Maximum number of groups to read", MAX_GROUPS)),
   cursor: text(
     Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({
-      description: "Where to go on: the `next` of the page before",
+      description: "Where to continue: the `next` of the previous page",
     }),
   ),
 }
@@ -29,8 +29,8 @@ export const GROUP_ROUTES = {
     idDescription: "Name of the group",
     operation: "getGroup",
     group: "Jobs",
-    summary: "How many jobs a group has, by state",
-    description: "Its jobs: `GET /v1/jobs?group=…`. A group is there as long as one of its jobs is kept.",
+    summary: "Number of jobs of a group, by state",
+    description: "Its jobs: `GET /v1/jobs?group=…`. A group exists as long as one of its jobs is kept.",
     scope: "read",
     responses: [{ status: 200, description: "The group", schema: Group }],
   },
@@ -40,11 +40,11 @@ export const GROUP_ROUTES = {
     group: "Jobs",
     summary: "Cancel the jobs of a group",
     description:
-      "Cancels up to 1,000 of its jobs that have not ended, and the body that waits for them. While the answer is 202, call again.",
+      "Cancels up to 1,000 of its jobs that have not ended, and the body that waits for them. While the response is 202, call again.",
     scope: "operate",
     query: bounded,
     responses: [
-      { status: 200, description: "What was changed; nothing is left", schema: BulkReport },
+      { status: 200, description: "The changed jobs; none are left", schema: BulkReport },
       partly(BulkReport),
     ],
   },

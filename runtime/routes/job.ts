@@ -13,24 +13,23 @@ import { MetaPatch } from "./service-schema.ts"
 import { Wait } from "./waiting.ts"
 
 const With = Schema.Array(Schema.Literals(["input", "attempts"])).annotate({
-  description:
-    "What is told beside the job, with commas between: `input`, which needs the scope `payload`, and `attempts`",
+  description: "Additional parts, separated by commas: `input`, which needs the scope `payload`, and `attempts`",
 })
 
 /** Most jobs of a tree, unless the request says otherwise. */
 export const DEFAULT_TREE = 200
 
 const TreeLimit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-  description: "Most jobs to show",
+  description: "Maximum number of jobs",
   default: DEFAULT_TREE,
 })
 
 const StepLimit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-  description: "Most steps on a page",
+  description: "Maximum number of steps on a page",
   default: 100,
 })
 
-const StepCursor = Schema.String.annotate({ description: "`next` of the page before" })
+const StepCursor = Schema.String.annotate({ description: "`next` of the previous page" })
 
 const JOB = { status: 200, description: "The job", schema: Job } as const
 
@@ -38,14 +37,14 @@ export const JOB_ROUTES = {
   "GET /v1/jobs/{id}": {
     operation: "getJob",
     group: "Jobs",
-    summary: "What is known about a job",
+    summary: "Get a job",
     description:
-      "With `with=attempts` the field `attempts` has the attempts instead of their number; with `with=input` the field `input` is an object with the value, or the beginning of a long one, its size, and what is hidden.",
+      "With `with=attempts` the field `attempts` has the attempts instead of their number; with `with=input` the field `input` is an object with the value, or the start of a long value, its size, and the names of hidden values.",
     scope: "read",
     query: { with: list(With) },
     headers: {
       "If-None-Match": {
-        description: "The `ETag` of the last answer: 304 where nothing has changed",
+        description: "The `ETag` of the last response: 304 if nothing has changed",
         example: '"9wN7"',
       },
     },
@@ -55,9 +54,9 @@ export const JOB_ROUTES = {
         description: "The job",
         schema: Job,
         alternative: JobWith,
-        headers: { ETag: "Changes with the answer" },
+        headers: { ETag: "Changes when the response changes" },
       },
-      { status: 304, description: "Nothing has changed since the answer with this `ETag`" },
+      { status: 304, description: "Nothing has changed since the response with this `ETag`" },
     ],
     problems: ["gone"],
   },
@@ -66,17 +65,17 @@ export const JOB_ROUTES = {
     group: "Jobs",
     summary: "The workflow of a job",
     description:
-      "The jobs of its root, and those that it waits for or that wait for it. Where there are `more`, these are the newest.",
+      "The jobs of its root, the jobs that it waits for and the jobs that wait for it. If there are `more`, these are the newest.",
     scope: "read",
     query: { limit: integer(TreeLimit) },
-    responses: [{ status: 200, description: "The jobs, oldest first, the root before them", schema: JobTree }],
+    responses: [{ status: 200, description: "The jobs: the root first, then oldest first", schema: JobTree }],
     problems: ["gone", "unsupported"],
   },
   "GET /v1/jobs/{id}/steps": {
     operation: "getSteps",
     group: "Jobs",
     summary: "The durable steps of a job",
-    description: "Those of its last run that have ended, in that order; results need the scope `payload`.",
+    description: "The steps of its last run, in the order in which they ended; results need the scope `payload`.",
     scope: "read",
     query: { limit: integer(StepLimit), cursor: text(StepCursor) },
     responses: [{ status: 200, description: "The steps", schema: StepPage }],
@@ -87,7 +86,7 @@ export const JOB_ROUTES = {
     group: "Jobs",
     summary: "How the last runs of a job ended",
     description:
-      "The last ten runs, newest first. A job that runs once has one result once it has ended; with `wait` the first one is waited for.",
+      "The last ten runs, newest first. A job that runs once has one result once it has ended; with `wait` the response waits for the first one.",
     scope: "read",
     call: "results()",
     query: { wait: text(Wait) },
@@ -97,9 +96,9 @@ export const JOB_ROUTES = {
   "GET /v1/jobs/{id}/result": {
     operation: "getResult",
     group: "Jobs",
-    summary: "How a job ended, once it has",
+    summary: "The outcome of a job, once it has ended",
     description:
-      "`200` once the job has ended, however it did: `state` says how. `202` before, also when `wait` is over; the job goes on.",
+      "`200` once the job has ended, in any state: see `state`. `202` before that, even when `wait` has passed; the job continues.",
     scope: "read",
     call: "result()",
     query: { wait: text(Wait) },
@@ -107,9 +106,9 @@ export const JOB_ROUTES = {
       { status: 200, description: "The job has ended", schema: JobResult },
       {
         status: 202,
-        description: "The job goes on",
+        description: "The job has not ended",
         schema: Pending,
-        headers: { "Retry-After": "Seconds after which it is worth asking again" },
+        headers: { "Retry-After": "Seconds to wait before asking again" },
       },
     ],
     problems: ["gone"],
@@ -117,9 +116,9 @@ export const JOB_ROUTES = {
   "GET /v1/jobs/{id}/position": {
     operation: "getPosition",
     group: "Jobs",
-    summary: "The place of a job in its queue",
+    summary: "The position of a job in its queue",
     scope: "read",
-    responses: [{ status: 200, description: "The place", schema: QueuePlace }],
+    responses: [{ status: 200, description: "The position", schema: QueuePlace }],
     problems: ["unsupported"],
   },
   "POST /v1/jobs/{id}/cancel": {
@@ -127,7 +126,7 @@ export const JOB_ROUTES = {
     group: "Jobs",
     summary: "Cancel a job",
     description:
-      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once, and the process of a worker whose thread another one blocks ends within ten seconds, also where the job was cancelled before. Jobs that wait for it stay deferred; with `release=true` they need not wait for it any more.",
+      "A waiting job will not run. If the job is running, its signal fires and its outcome is refused. With `terminate=true` a handler in a separate process is killed at once, and a worker that the handler blocks exits within ten seconds, even if the job was cancelled before. Jobs that wait for it stay deferred; with `release=true` they no longer wait for it.",
     scope: "operate",
     call: "cancel()",
     query: {
@@ -135,7 +134,7 @@ export const JOB_ROUTES = {
       release: boolean(HANDLE.cancel.options.release),
       state: list(
         Schema.Array(StateSchema).check(Schema.isMinLength(1), Schema.isMaxLength(20)).annotate({
-          description: "Only while it is in one of these states, with commas between them; else `matches-differ`",
+          description: "Only if it is in one of these states, separated by commas; otherwise `matches-differ`",
         }),
       ),
     },
@@ -147,7 +146,7 @@ export const JOB_ROUTES = {
     group: "Jobs",
     summary: "Run an ended job again",
     description:
-      "Begins the job's next run, under the same id. `unsupported` where its input is not kept, as for jobs that succeeded.",
+      "Starts the next run of the job, with the same id. `unsupported` if its input is not kept, for example after a success.",
     scope: "operate",
     call: "retry()",
     query: { from: text(HANDLE.retry.options.from) },
@@ -157,9 +156,9 @@ export const JOB_ROUTES = {
   "POST /v1/jobs/{id}/run-now": {
     operation: "runJobNow",
     group: "Jobs",
-    summary: "Let a scheduled job run at once",
+    summary: "Run a scheduled job now",
     description:
-      "Also one that waits for its next attempt. A job that is in its queue stays as it is; `job-exists` while it runs, or waits for other jobs.",
+      "Also applies to a job that is waiting for its next attempt. A job in its queue is not changed; `job-exists` while it is running or waits for other jobs.",
     scope: "operate",
     responses: [JOB],
     problems: ["job-exists", "already-terminal", "gone", "unsupported"],
@@ -167,9 +166,9 @@ export const JOB_ROUTES = {
   "DELETE /v1/jobs/{id}": {
     operation: "deleteJob",
     group: "Jobs",
-    summary: "Forget a job",
+    summary: "Delete a job",
     description:
-      "A job that waits will not run. `job-exists` while it runs: cancel it first. Unless it had succeeded, a job that waits for it fails, or starts where a failure will do; with `dependents=true` it is forgotten as well, and before it: while the answer is 202, call again.",
+      "A waiting job will not run. `job-exists` while it is running: cancel it first. Unless it has succeeded, a job that waits for it fails, or starts if it allows failures; with `dependents=true` such jobs are deleted first: while the response is 202, call again.",
     scope: "admin",
     call: "delete()",
     query: { ...bounded, dependents: boolean(HANDLE.delete.options.dependents) },
@@ -181,7 +180,7 @@ export const JOB_ROUTES = {
     group: "Jobs",
     summary: "Change the meta data of a job",
     description:
-      "A merge patch (RFC 7396): fields are set, `null` removes one. Where the handler changes the same field of a job that goes on, the value that is given here stays.",
+      "A merge patch (RFC 7396): sets fields, and removes a field with `null`. If the handler of a running job changes the same field, the value from this request wins.",
     scope: "admin",
     body: { "application/json": MetaPatch },
     responses: [JOB],
@@ -193,9 +192,9 @@ export const WHY_ROUTES = {
   "GET /v1/jobs/{id}/why": {
     operation: "getWhy",
     group: "Jobs",
-    summary: "Why a job does not run",
+    summary: "Why a job is not running",
     description:
-      "The first cause is the true one; what else would hold it up follows. Also `200` while the transport cannot be reached: that is the cause then.",
+      "The first cause is the actual one; causes that would delay the job next follow. Also `200` while the transport is unreachable, which is then the cause.",
     scope: "read",
     responses: [{ status: 200, description: "The causes", schema: Why }],
     problems: ["gone"],

@@ -14,19 +14,19 @@ import { boolean, integer, list, text } from "./parameter.ts"
 const Text = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })
 
-const Limit = pageLimit("Most jobs to look at")
+const Limit = pageLimit("Maximum number of jobs to read")
 
 const page = {
   limit: integer(Limit),
   cursor: text(
     Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(1024)).annotate({
-      description: "Where to go on: the `next` of the page before",
+      description: "Where to continue: the `next` of the previous page",
     }),
   ),
 }
 
 const taskFilter = {
-  task: text(Text("As it was submitted, exactly: `text.count`")),
+  task: text(Text("The exact submitted name, such as `text.count`")),
   queue: text(Text("Name of the queue")),
 }
 
@@ -38,7 +38,7 @@ const Time = (description: string) =>
   Schema.String.annotate({ description, examples: ["2026-01-31T08:00:00Z"] }).check(isTime)
 
 const Budget = Schema.String.annotate({
-  description: `Longest search: an answer that is cut is \`partial\`, and \`next\` goes on. ${DEFAULT_BUDGET_MS / 1000} s if nothing is said`,
+  description: `Time limit of the search; a response that was cut short is \`partial\`, and \`next\` continues it. The default is ${DEFAULT_BUDGET_MS / 1000} s`,
   examples: ["50ms"],
 }).check(
   Schema.makeFilter((given: string) => {
@@ -53,7 +53,7 @@ export const search = {
   budget: text(Budget),
   count: boolean(
     Schema.Boolean.annotate({
-      description: `Also how many jobs match: \`total\`, counted up to ${MAX_TOTAL.toLocaleString("en")}, within the budget`,
+      description: `Also return the number of matching jobs: \`total\`, counted up to ${MAX_TOTAL.toLocaleString("en")}, within the budget`,
     }),
   ),
 }
@@ -62,7 +62,7 @@ export const filter = {
   state: list(
     Schema.Array(StateSchema)
       .check(Schema.isMinLength(1), Schema.isMaxLength(20))
-      .annotate({ description: "Any of these states, with commas between them" }),
+      .annotate({ description: "Any of these states, separated by commas" }),
   ),
   ...taskFilter,
   root: text(Text("Id of the first job of a workflow")),
@@ -70,12 +70,12 @@ export const filter = {
   group: text(Text("The `group` of the submission")),
   error: text(
     Fingerprint.annotate({
-      description: "Fingerprint of the failure, the same for jobs that failed alike",
+      description: "Fingerprint of the failure, the same for jobs that failed in the same way",
     }),
   ),
   idEnds: text(
     IdEnd.annotate({
-      description: "The last eight characters of its id, where these are hexadecimal, in lower case or in capitals",
+      description: "The last eight characters of its id, if they are hexadecimal, in lower or upper case",
     }),
   ),
   since: text(Time("Submitted at this time or later: ISO 8601")),
@@ -84,7 +84,7 @@ export const filter = {
 }
 
 const { state: _state, root: _root, parent: _parent, group: _group, ...someFilter } = filter
-export const deadFilter = { ...someFilter, reason: text(Text("Why it was given up, as its `dead` says")) }
+export const deadFilter = { ...someFilter, reason: text(Text("Why it was given up, as in its field `dead`")) }
 
 export const CANCELLABLE = STATES.filter((state) => !isTerminal(state))
 export const RETRYABLE = ["failed", "cancelled", "expired"] as const
@@ -97,25 +97,25 @@ export const bulk = {
   ids: list(
     Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
       .check(Schema.isMinLength(1), Schema.isMaxLength(MAX_NAMED))
-      .annotate({ description: "Exactly these jobs, with commas between them, in place of filters" }),
+      .annotate({ description: "Exactly these jobs, separated by commas, instead of filters" }),
   ),
-  until: text(Time("Only jobs that were submitted before this time, and have not changed their state since: ISO 8601")),
-  dryRun: boolean(Schema.Boolean.annotate({ description: "Change nothing, and answer what would be done" })),
+  until: text(Time("Only jobs that were submitted before this time and whose state has not changed since: ISO 8601")),
+  dryRun: boolean(Schema.Boolean.annotate({ description: "Change nothing, and return what would be done" })),
   expect: integer(
     Schema.Int.check(Schema.isGreaterThanOrEqualTo(0)).annotate({
       description:
-        "How many jobs are meant: `matches-differ` where more than 1 % more or fewer match. Without `cursor`",
+        "Expected number of jobs: `matches-differ` if the number of matches differs by more than 1 %. Without `cursor`",
     }),
   ),
 }
 
 const FROZEN =
-  "With `until` (of a dry run, say) only those are meant that match since then. A small `limit` at first tries it with a few."
+  "With `until` (for example from a dry run) only jobs that have matched since then are changed. Start with a small `limit` to try it on a few."
 
 const BULK = [
   {
     status: 200,
-    description: "What was changed, and nothing is left; with `dryRun` what would be done",
+    description: "The changed jobs, none are left; with `dryRun` the jobs that would be changed",
     schema: BulkReport,
     alternative: BulkPlan,
   },
@@ -129,9 +129,9 @@ export const JOBS_ROUTES = {
   "GET /v1/count": {
     operation: "countJobs",
     group: "Jobs",
-    summary: "How many jobs there are",
+    summary: "Count jobs",
     description:
-      "By `state` and `queue` alone the number is exact, but for jobs that have succeeded: they, and jobs by any other filter, are counted up to 1,000, and then `more` is true.",
+      "With the filters `state` and `queue` only, the number is exact. Succeeded jobs, and jobs by any other filter, are counted up to 1,000; beyond that `more` is true.",
     scope: "read",
     query: countFilter,
     responses: [{ status: 200, description: "The number", schema: JobCount }],
@@ -140,7 +140,7 @@ export const JOBS_ROUTES = {
     operation: "listJobs",
     group: "Jobs",
     summary: "Jobs, newest first",
-    description: "Without what may be long: ask for a job by its id to see its result and transitions.",
+    description: "Without long fields: get a job by its id to see its result and transitions.",
     scope: "read",
     query: { ...filter, ...search },
     responses: [LIST],
@@ -149,7 +149,7 @@ export const JOBS_ROUTES = {
     operation: "cancelJobs",
     group: "Jobs",
     summary: "Cancel many jobs",
-    description: `Cancels up to \`limit\` jobs that match; at least one filter must be given. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While the answer is 202 (\`more\` is true), call again with \`cursor\`. ${FROZEN}`,
+    description: `Cancels up to \`limit\` jobs that match; at least one filter is required. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While the response is 202 (\`more\` is true), call again with \`cursor\`. ${FROZEN}`,
     scope: "operate",
     query: { ...filter, ...bulk },
     responses: BULK,
@@ -159,7 +159,7 @@ export const JOBS_ROUTES = {
     operation: "retryJobs",
     group: "Jobs",
     summary: "Run many ended jobs again",
-    description: `Runs up to \`limit\` jobs that match again; at least one filter must be given. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While the answer is 202 (\`more\` is true), call again with \`cursor\`. ${FROZEN}`,
+    description: `Runs up to \`limit\` jobs that match again; at least one filter is required. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While the response is 202 (\`more\` is true), call again with \`cursor\`. ${FROZEN}`,
     scope: "operate",
     query: { ...filter, ...bulk },
     responses: BULK,
@@ -172,7 +172,7 @@ export const DEAD_ROUTES = {
     operation: "listDead",
     group: "Dead letters",
     summary: "Dead letters, newest first",
-    description: "Tasks that nobody serves, that cannot be decoded, or that end their worker: `dead` says why.",
+    description: "Tasks that no worker serves, that cannot be decoded, or that kill their worker: `dead` says why.",
     scope: "read",
     query: { ...deadFilter, ...search },
     responses: [LIST],
@@ -190,7 +190,7 @@ export const DEAD_ROUTES = {
     group: "Dead letters",
     summary: "Run many dead letters again",
     description:
-      "Runs up to `limit` dead letters that match again; without a filter, all of them. While the answer is 202 (`more` is true), call again with `cursor`.",
+      "Runs up to `limit` dead letters that match again; without a filter, all of them. While the response is 202 (`more` is true), call again with `cursor`.",
     scope: "operate",
     query: { ...deadFilter, ...bulk },
     responses: BULK,

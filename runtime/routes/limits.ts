@@ -14,8 +14,8 @@ export const LIMIT_ROUTES = {
   "GET /v1/limits": {
     operation: "listLimits",
     group: "Statistics",
-    summary: "Limits of methods over all workers, those first for which most waits",
-    description: `Looks at up to ${MAX_KEYS} values of keys.`,
+    summary: "Limits of methods across all workers, the ones with most waiting jobs first",
+    description: `Reads up to ${MAX_KEYS} values of keys.`,
     scope: "read",
     responses: [{ status: 200, description: "The limits", schema: LimitList }],
   },
@@ -23,20 +23,20 @@ export const LIMIT_ROUTES = {
     idDescription: "Task: `actor.method`",
     operation: "listLimitKeys",
     group: "Statistics",
-    summary: "The values of the key of a limit, each with a limit of its own",
+    summary: "The values of the key of a limit, each with its own limit",
     description:
-      "Of a key that is taken from what the method hides by `redact`, or made by a function beside that, there is one page.",
+      "There is a single page if the key comes from a value that the method hides with `redact`, or is made by a function in such a method.",
     scope: "read",
     // The values are taken from the input of jobs.
     showsPayload: true,
     query: {
       limit: integer(
         Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-          description: "Most on a page",
+          description: "Maximum number on a page",
           default: DEFAULT_PAGE,
         }),
       ),
-      cursor: text(Cursor.annotate({ description: "Where to go on: the `next` of the page before" })),
+      cursor: text(Cursor.annotate({ description: "Where to continue: the `next` of the previous page" })),
     },
     responses: [{ status: 200, description: "A page of values", schema: LimitKeys }],
   },

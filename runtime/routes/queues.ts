@@ -7,12 +7,12 @@ import type { Descriptions } from "./description.ts"
 import { boolean, integer } from "./parameter.ts"
 
 export const Purged = Schema.Struct({
-  purged: Schema.Int.annotate({ description: "How many tasks were taken off the queue" }),
+  purged: Schema.Int.annotate({ description: "Number of tasks removed from the queue" }),
   partial: Schema.optionalKey(PartlyDone),
 }).annotate({ identifier: "Purged" })
 
 export const emptying = {
-  forget: boolean(Schema.Boolean.annotate({ description: "Forget the jobs as well" })),
+  forget: boolean(Schema.Boolean.annotate({ description: "Also delete the jobs" })),
   ...bounded,
 }
 
@@ -21,41 +21,44 @@ export const QUEUE_ROUTES = {
     idDescription: "Name of the queue",
     operation: "pauseQueue",
     group: "Service",
-    summary: "Let a queue take tasks and give none out",
+    summary: "Pause a queue: it accepts tasks, but no worker takes them",
     scope: "operate",
-    responses: [{ status: 204, description: "It is paused" }],
+    responses: [{ status: 204, description: "The queue is paused" }],
   },
   "POST /v1/queues/{id}/resume": {
     idDescription: "Name of the queue",
     operation: "resumeQueue",
     group: "Service",
-    summary: "Let a paused queue give out tasks again",
+    summary: "Resume a paused queue",
     scope: "operate",
-    responses: [{ status: 204, description: "It is not paused any more" }],
+    responses: [{ status: 204, description: "The queue is no longer paused" }],
   },
   "POST /v1/queues/{id}/purge": {
     idDescription: "Name of the queue",
     operation: "purgeQueue",
     group: "Service",
-    summary: "Cancel everything that waits in a queue",
+    summary: "Cancel all waiting jobs of a queue",
     description:
-      "The jobs end as cancelled, with the reason `purged`; what runs goes on. While the answer is 202, call again.",
+      "The jobs end as cancelled, with the reason `purged`; running jobs continue. While the response is 202, call again.",
     scope: "admin",
     query: emptying,
-    responses: [{ status: 200, description: "How many that were; nothing is left", schema: Purged }, partly(Purged)],
+    responses: [
+      { status: 200, description: "Number of cancelled jobs; none are left", schema: Purged },
+      partly(Purged),
+    ],
     problems: ["unsupported"],
   },
   "DELETE /v1/queues/{id}": {
     idDescription: "Name of the queue",
     operation: "deleteQueue",
     group: "Service",
-    summary: "Cancel everything that waits in a queue, and take it off the list",
+    summary: "Cancel all waiting jobs of a queue, and remove it from the list",
     description:
-      "It is paused until it is empty, so that nothing that waited in it runs: while the answer is 202, call again. Its next use lists it again. While a worker runs jobs of it, it is listed with these.",
+      "The queue is paused until it is empty, so that none of its waiting jobs run: while the response is 202, call again. The queue is listed again when it is used again, or while a worker runs its jobs.",
     scope: "admin",
     query: emptying,
     responses: [
-      { status: 200, description: "How many jobs waited in it; nothing is left", schema: Purged },
+      { status: 200, description: "Number of jobs that were waiting in it; none are left", schema: Purged },
       partly(Purged),
     ],
     problems: ["unsupported", "not-found"],
@@ -64,12 +67,12 @@ export const QUEUE_ROUTES = {
     idDescription: "Name of the queue",
     operation: "listWaiting",
     group: "Service",
-    summary: "What waits in a queue, in the order in which it will be taken",
+    summary: "The waiting jobs of a queue, in the order in which workers take them",
     description: "Scheduled jobs come last.",
     scope: "read",
     query: {
-      offset: integer(Schema.Int.annotate({ description: "How many to leave out, up to 9,000" })),
-      limit: integer(Schema.Int.annotate({ description: "Most ids, 1 to 1,000; 100 if nothing is said" })),
+      offset: integer(Schema.Int.annotate({ description: "Number of jobs to skip, up to 9,000" })),
+      limit: integer(Schema.Int.annotate({ description: "Maximum number of ids, 1 to 1,000; the default is 100" })),
     },
     responses: [{ status: 200, description: "Ids of jobs", schema: WaitingJobs }],
     problems: ["unsupported"],

@@ -6,7 +6,7 @@ export const DESCRIPTION_ROUTES = {
   "GET /openapi.json": {
     operation: "getOpenApi",
     group: "Description",
-    summary: "This interface as an OpenAPI 3.1 document",
+    summary: "This API as an OpenAPI 3.1 document",
     responses: [
       {
         status: 200,
@@ -18,13 +18,13 @@ export const DESCRIPTION_ROUTES = {
   "GET /reference": {
     operation: "getReference",
     group: "Description",
-    summary: "This interface for people",
+    summary: "The reference of this API, for people",
     responses: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
   },
   "GET /": {
     operation: "getText",
     group: "Description",
-    summary: "The routes of this interface as text; browsers get the page of the board",
+    summary: "The routes of this API as text; browsers get the dashboard",
     responses: [{ status: 200, description: "The routes", schema: Schema.String, contentType: "text/plain" }],
   },
 } as const satisfies Descriptions

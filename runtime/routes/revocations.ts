@@ -11,9 +11,9 @@ export const REVOCATION_ROUTES = {
   "POST /v1/revocations": {
     operation: "revoke",
     group: "Revocations",
-    summary: "Cancel every task that carries a header with one of some values",
+    summary: "Cancel all tasks whose header has one of the given values",
     description:
-      "Holds until it lapses or is lifted, also for tasks that come later and workers that start later. Waiting tasks end when their turn comes, running ones at once.",
+      "It applies until it expires or is deleted, also to tasks and workers that arrive later. Waiting tasks end when a worker takes them, running ones at once.",
     scope: "admin",
     body: { "application/json": RevokeOptions },
     responses: [{ status: 201, description: "The revocation", schema: Revocation }],
@@ -22,7 +22,7 @@ export const REVOCATION_ROUTES = {
   "GET /v1/revocations": {
     operation: "listRevocations",
     group: "Revocations",
-    summary: "Revocations that hold now, oldest first",
+    summary: "Active revocations, oldest first",
     scope: "read",
     // Revocations name values of headers that tasks carry.
     showsPayload: true,
@@ -33,8 +33,8 @@ export const REVOCATION_ROUTES = {
     operation: "liftRevocation",
     group: "Revocations",
     summary: "End a revocation",
-    description: "What it has cancelled stays cancelled.",
+    description: "Jobs that it has cancelled stay cancelled.",
     scope: "admin",
-    responses: [{ status: 204, description: "It is ended" }],
+    responses: [{ status: 204, description: "The revocation has ended" }],
   },
 } as const satisfies Descriptions

@@ -8,7 +8,7 @@ import { integer, text } from "./parameter.ts"
 
 const NewSchedule = Schema.Struct({
   name: Schema.String.annotate({
-    description: "1 to 200 letters, digits, `_`, `.`, `$` or `-`; the ids of jobs begin with it",
+    description: "1 to 200 letters, digits, `_`, `.`, `$` or `-`; the ids of its jobs begin with it",
   }),
   ...ScheduleFieldsSchema.fields,
 }).annotate({ identifier: "NewSchedule" })
@@ -29,9 +29,9 @@ export const SCHEDULE_ROUTES = {
   "POST /v1/schedules": {
     operation: "createSchedule",
     group: "Schedules",
-    summary: "Submit a task by the clock",
+    summary: "Create a schedule",
     description:
-      "A name, the task, and one of `cron`, `every` and `at`. The same again changes nothing; a name that is taken is `schedule-exists`.",
+      "A name, the task, and one of `cron`, `every` and `at`. Creating the same schedule again changes nothing; if the name belongs to a different schedule, the error is `schedule-exists`.",
     scope: "admin",
     body: { "application/json": NewSchedule },
     responses: [{ ...SCHEDULE, status: 201 }],
@@ -44,8 +44,8 @@ export const SCHEDULE_ROUTES = {
     scope: "read",
     showsPayload: true,
     query: {
-      limit: integer(pageLimit("Most schedules on a page")),
-      cursor: text(Schema.String.annotate({ description: "`next` of the page before" })),
+      limit: integer(pageLimit("Maximum number of schedules on a page")),
+      cursor: text(Schema.String.annotate({ description: "`next` of the previous page" })),
     },
     responses: [{ status: 200, description: "A page of schedules", schema: ScheduleList }],
   },
@@ -65,7 +65,7 @@ export const SCHEDULE_ROUTES = {
     group: "Schedules",
     summary: "Change fields of a schedule",
     description:
-      "`null` takes a field away; a new `cron`, `every` or `at` takes the place of the one before. What was posted goes on as it is.",
+      "`null` removes a field; a new `cron`, `every` or `at` replaces the current one. Jobs that were already submitted are not changed.",
     scope: "admin",
     body: { "application/json": ScheduleChangesSchema },
     responses: [SCHEDULE],
@@ -77,7 +77,7 @@ export const SCHEDULE_ROUTES = {
     group: "Schedules",
     summary: "Pause a schedule",
     description:
-      "Nothing of it is posted until it is resumed. What was posted goes on. Without the scope `payload` the answer says of its `fields` the task and when it is due.",
+      "It submits nothing until it is resumed. Jobs that were already submitted continue. Without the scope `payload`, the `fields` in the response contain only the task and the times.",
     scope: "operate",
     responses: [SCHEDULE],
     problems: ["overloaded", "unsupported"],
@@ -88,7 +88,7 @@ export const SCHEDULE_ROUTES = {
     group: "Schedules",
     summary: "Resume a paused schedule",
     description:
-      "What was due meanwhile is not posted, unless it is a single moment. Without the scope `payload` the answer says of its `fields` the task and when it is due.",
+      "Due times that passed during the pause are skipped, except the single time of `at`. Without the scope `payload`, the `fields` in the response contain only the task and the times.",
     scope: "operate",
     responses: [SCHEDULE],
     problems: ["overloaded", "unsupported"],
@@ -97,10 +97,10 @@ export const SCHEDULE_ROUTES = {
     idDescription: ID,
     operation: "runSchedule",
     group: "Schedules",
-    summary: "Post the task of a schedule now",
-    description: "Also while it is paused, and whatever its rule for overlaps says.",
+    summary: "Run a schedule now",
+    description: "Submits its task now, even while it is paused and regardless of its `overlap` rule.",
     scope: "operate",
-    responses: [{ status: 202, description: "It is posted", schema: PostedJob }],
+    responses: [{ status: 202, description: "The task is submitted", schema: PostedJob }],
     problems: ["overloaded", "unsupported"],
   },
   "DELETE /v1/schedules/{id}": {
@@ -109,9 +109,9 @@ export const SCHEDULE_ROUTES = {
     group: "Schedules",
     summary: "Delete a schedule",
     description:
-      "What it has posted goes on. One that an actor declares is made again when a worker starts: pause it instead.",
+      "Jobs that it has submitted continue. A schedule that an actor declares is created again when a worker starts: pause it instead.",
     scope: "admin",
-    responses: [{ status: 204, description: "It is deleted" }],
+    responses: [{ status: 204, description: "The schedule is deleted" }],
     problems: ["overloaded", "unsupported"],
   },
 } as const satisfies Descriptions

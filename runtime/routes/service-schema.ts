@@ -7,7 +7,7 @@ import { Count } from "../options/fields.ts"
 export const WorkerEvent = Schema.StructWithRest(
   Schema.Struct({
     type: Schema.String,
-    hostname: Schema.String.annotate({ description: "Who tells it: worker@host" }),
+    hostname: Schema.String.annotate({ description: "The reporting worker: worker@host" }),
     timestamp: Schema.Finite.annotate({ description: "Seconds since the epoch" }),
   }),
   [Schema.Record(Schema.String, Schema.Unknown)],
@@ -25,10 +25,10 @@ export const Info = Schema.Struct({
     }),
   }),
   limits: Schema.Struct({
-    body: Count.annotate({ description: "Largest task, in bytes" }),
-    batchBody: Count.annotate({ description: "Largest array of tasks, in bytes" }),
-    batch: Count.annotate({ description: "Most tasks in an array" }),
-    page: Count.annotate({ description: "Most jobs on a page, or in one bulk call" }),
+    body: Count.annotate({ description: "Maximum size of a task, in bytes" }),
+    batchBody: Count.annotate({ description: "Maximum size of an array of tasks, in bytes" }),
+    batch: Count.annotate({ description: "Maximum number of tasks in an array" }),
+    page: Count.annotate({ description: "Maximum number of jobs on a page, or in one bulk call" }),
     wait: Count.annotate({ description: "Longest wait for a result, in seconds" }),
     idempotencyKey: Count.annotate({ description: "How long an Idempotency-Key is kept, in seconds" }),
   }),

@@ -11,16 +11,17 @@ export const SERVICE_ROUTES = {
   "GET /v1/me": {
     operation: "getMe",
     group: "Service",
-    summary: "Whose token this is, and what it may do",
-    description: "Answered to each token, and without one where the service asks for none.",
+    summary: "The owner and the scopes of this token",
+    description: "Any token is accepted; none is needed if the service has no tokens.",
     scope: "any",
     responses: [{ status: 200, description: "The caller", schema: Me }],
   },
   "GET /v1/queues": {
     operation: "listQueues",
     group: "Service",
-    summary: "Queues, with how much waits in them and for how long",
-    description: "`unsupported` where the transport cannot tell. Asked once a second, whatever the number of callers.",
+    summary: "Queues, with the number of waiting jobs and how long they have waited",
+    description:
+      "`unsupported` if the transport cannot count them. Read at most once a second, regardless of the number of callers.",
     scope: "read",
     responses: [{ status: 200, description: "The queues that exist", schema: QueueList }],
     problems: ["unsupported"],
@@ -28,17 +29,17 @@ export const SERVICE_ROUTES = {
   "GET /v1/workers": {
     operation: "listWorkers",
     group: "Service",
-    summary: "Workers that are alive",
+    summary: "Live workers",
     description:
-      "With `lost=15m` also those that were there in that time and are not any more, as they were last seen: `stopped` in order, or `lost`, with the jobs that it ran and no other worker runs since.",
+      "With `lost=15m` also the workers that ended in that time, as they were last seen: `stopped` if they shut down gracefully, or `lost`, with the jobs that they ran and that no other worker has taken since.",
     scope: "read",
-    query: { lost: text(Schema.String.annotate({ description: "How far back, 24 hours at most: `15m`" })) },
+    query: { lost: text(Schema.String.annotate({ description: "How far back, such as `15m`; at most 24 hours" })) },
     responses: [{ status: 200, description: "The workers", schema: WorkerList }],
   },
   "GET /v1/actors": {
     operation: "listActors",
     group: "Service",
-    summary: "Actors that live workers serve, with their methods and the JSON Schemas of inputs and results",
+    summary: "Actors served by live workers, with their methods and the JSON Schemas of inputs and results",
     scope: "read",
     responses: [{ status: 200, description: "The actors", schema: ActorList }],
   },
@@ -55,14 +56,14 @@ export const HEALTH_ROUTES = {
   "GET /healthz": {
     operation: "getHealth",
     group: "Service",
-    summary: "Whether the process is alive",
-    responses: [{ status: 200, description: "It is", schema: Health }],
+    summary: "Whether the process is running",
+    responses: [{ status: 200, description: "It is running", schema: Health }],
   },
   "GET /readyz": {
     operation: "getReadiness",
     group: "Service",
-    summary: "Whether the process does its work: it consumes, and its transport is within reach",
-    responses: [{ status: 200, description: "It does", schema: Readiness }],
+    summary: "Whether the process is ready: it consumes, and its transport is reachable",
+    responses: [{ status: 200, description: "It is ready", schema: Readiness }],
     problems: ["transport-unavailable"],
   },
 } as const satisfies Descriptions
@@ -71,9 +72,9 @@ export const METRICS_ROUTES = {
   "GET /metrics": {
     operation: "getMetrics",
     group: "Service",
-    summary: "Metrics for Prometheus: of the queues, and of this process' own worker",
+    summary: "Metrics for Prometheus: of the queues, and of the worker in this process",
     description:
-      "Text format 0.0.4. What the transport cannot tell, or not now, is absent. `not-found` where metrics are switched off.",
+      "Text format 0.0.4. Metrics that the transport does not provide, or cannot provide now, are absent. `not-found` if metrics are switched off.",
     scope: "read",
     responses: [{ status: 200, description: "The metrics", schema: Schema.String, contentType: "text/plain" }],
     problems: ["not-found"],

@@ -14,18 +14,18 @@ const Name = (description: string) =>
 const page = {
   limit: integer(
     Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-      description: "Most on a page",
+      description: "Maximum number on a page",
       default: DEFAULT_PAGE,
     }),
   ),
-  cursor: text(Name("Where to go on: the `next` of the page before")),
+  cursor: text(Name("Where to continue: the `next` of the previous page")),
 }
 
 const Moment = (description: string) => Schema.String.check(Schema.isMaxLength(64)).annotate({ description })
 
 const Range = text(
   Schema.String.check(Schema.isMaxLength(32)).annotate({
-    description: `How far back: \`1h\`, or up to \`24h\``,
+    description: `How far back, such as \`1h\`; at most \`24h\``,
     default: "1h",
   }),
 )
@@ -35,15 +35,15 @@ const MAX_FOLLOWED = 100
 
 const Ids = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
   .check(Schema.isMaxLength(MAX_FOLLOWED))
-  .annotate({ description: `Ids of jobs in sight, ${MAX_FOLLOWED} at most, with commas between them` })
+  .annotate({ description: `Ids of the jobs on screen, at most ${MAX_FOLLOWED}, separated by commas` })
 
 export const STATISTICS_ROUTES = {
   "GET /v1/stats": {
     operation: "getStats",
     group: "Statistics",
-    summary: "How the board is, in numbers, and what is wrong with it",
+    summary: "The state of the system in numbers, and its problems",
     description:
-      "Findings are made by rules, each with evidence, and with the request that helps where there is one; without any the board is well. Where what workers write is over a minute old, nothing is found, and the verdict says so. `more` names counts that are only known to be at least so high: of a state that jobs end in, 10,000 are counted. Those of `succeeded`, `dead` and `retrying` are up to 15 seconds old. What takes long to count is counted the more rarely, so that it never takes more than a twentieth of the time.",
+      "Rules produce the findings, each with evidence and, if there is one, the request that helps; without findings everything is fine. If the reports of workers are over a minute old, there are no findings, and the verdict says so. `more` names counts that are lower bounds: jobs in a final state are counted up to 10,000. Those of `succeeded`, `dead` and `retrying` are up to 15 seconds old. Slow counts are repeated less often, so that counting takes at most a twentieth of the time.",
     scope: "read",
     query: { range: Range },
     responses: [{ status: 200, description: "The numbers", schema: StatsSchema }],
@@ -51,12 +51,12 @@ export const STATISTICS_ROUTES = {
   "GET /v1/tasks": {
     operation: "listTasks",
     group: "Statistics",
-    summary: "Tasks in numbers: how many, how many fail, how long they wait and run",
-    description: "Of a range, and of the range before it where that is known. Durations are seconds, ± 5 %.",
+    summary: "Statistics by task: counts, failures, waiting and running times",
+    description: "For a range and, if known, the range before it. Durations are in seconds, ± 5 %.",
     scope: "read",
     query: {
       range: Range,
-      sort: text(Schema.Literals(TASK_SORTS).annotate({ description: "The largest first", default: "rate" })),
+      sort: text(Schema.Literals(TASK_SORTS).annotate({ description: "Sort order, largest first", default: "rate" })),
       ...page,
     },
     responses: [{ status: 200, description: "A page of tasks", schema: TaskList }],
@@ -64,18 +64,18 @@ export const STATISTICS_ROUTES = {
   "GET /v1/pulse": {
     operation: "getPulse",
     group: "Statistics",
-    summary: "What changes while one looks: jobs by state, and the jobs in sight",
+    summary: "Live numbers: jobs by state, and the jobs on screen",
     description:
-      "For a page that asks every two seconds. The numbers are counted once a second, whatever the number of callers. With the `ETag` of the answer before, in `If-None-Match`, it is 304 while nothing has changed.",
+      "For a page that polls every two seconds. The numbers are counted once a second, regardless of the number of callers. With the `ETag` of the previous response in `If-None-Match`, the response is 304 while nothing has changed.",
     scope: "read",
     query: { ids: list(Ids) },
-    headers: { "if-none-match": { description: "The `ETag` of the answer before", example: '"Xk3vCq0ZbVQ"' } },
+    headers: { "if-none-match": { description: "The `ETag` of the previous response", example: '"Xk3vCq0ZbVQ"' } },
     responses: [
       {
         status: 200,
         description: "The numbers, and the jobs",
         schema: PulseSchema,
-        headers: { etag: "Names the answer" },
+        headers: { etag: "Identifies the response" },
       },
       { status: 304, description: "Nothing has changed" },
     ],
@@ -83,31 +83,33 @@ export const STATISTICS_ROUTES = {
   "GET /v1/series": {
     operation: "getSeries",
     group: "Statistics",
-    summary: "What happened over time: counts, or percentiles of waiting and running",
+    summary: "Time series: counts, or percentiles of waiting and running times",
     description:
-      "Of the last hour unless `from` says otherwise; at most 24 hours, 12 series (the rest is `(other)`) and 120 points. Workers write what they have counted every ten seconds. `null`: nothing is known of that time. `marks`: a version of the application that was first seen, and a worker that was last seen and did not stop in order. A job is counted as submitted once a worker has taken it, at the time of its submission: while a queue is behind, its last minutes are too low. `partial`: not all could be read in time; ask again.",
+      "For the last hour unless `from` is set; at most 24 hours, 12 series (the rest is `(other)`) and 120 points. Workers write their counts every ten seconds. `null`: nothing is known about that time. `marks`: when a version of the application was first seen, and when a worker that did not shut down gracefully was last seen. A job is counted as submitted once a worker has taken it, at the time of its submission: while a queue is behind, its last minutes are too low. `partial`: not everything could be read in time; ask again.",
     scope: "read",
     query: {
       of: text(
         Schema.Literals(SERIES_OF).annotate({
           description:
-            "Jobs that ended, were submitted; attempts that started; seconds that they had waited, or ran; what waits in queues",
+            "`ended` and `submitted` count jobs, `started` attempts; `waited` and `ran` are their seconds; `waiting` counts the tasks in queues",
           default: "ended",
         }),
       ),
-      by: text(Schema.Literals(SERIES_BY).annotate({ description: "One series for each; absent: one in all" })),
-      task: text(Name("Only this task, `actor.method`, or all of an actor")),
+      by: text(
+        Schema.Literals(SERIES_BY).annotate({ description: "One series for each value; if absent, a single series" }),
+      ),
+      task: text(Name("Only this task, `actor.method`, or all methods of an actor")),
       queue: text(Name("Only this queue")),
       range: text(
         Schema.String.check(Schema.isMaxLength(32)).annotate({
-          description: "How far back, in the place of `from`: `1h`, or up to `24h`; by the clock of the board",
+          description: "How far back, instead of `from`: `1h`, up to `24h`; by the clock of the store",
         }),
       ),
-      from: text(Moment("Begin, ISO 8601; one hour ago if nothing is said")),
-      to: text(Moment("End, ISO 8601; now if nothing is said")),
+      from: text(Moment("Start, ISO 8601; the default is one hour ago")),
+      to: text(Moment("End, ISO 8601; the default is now")),
       step: text(
         Moment(
-          "Length of a point: `1m`, or seconds; a multiple of a minute, and of ten where `from` is over two hours ago",
+          "Length of a point: `1m`, or seconds; a multiple of a minute, or of ten minutes if `from` is over two hours ago",
         ),
       ),
     },
@@ -116,27 +118,27 @@ export const STATISTICS_ROUTES = {
   "GET /v1/errors": {
     operation: "listErrors",
     group: "Statistics",
-    summary: "Why jobs fail: causes, not jobs",
+    summary: "Failures, grouped by cause",
     description:
-      "Failures are of one cause when the name, the reason, the message without what differs (numbers, ids, quoted text, addresses) and the function that threw are the same. The 500 causes that appeared last are known. `new`: first seen in this range; `back`: again in this range after an hour without it; `quiet`: not for 15 minutes. The jobs of a cause: `GET /v1/jobs?error=`.",
+      "Failures have the same cause if the name, the reason, the throwing function and the message, without its variable parts (numbers, ids, quoted text, addresses), are the same. The 500 most recent causes are kept. `new`: first seen in this range; `back`: seen again in this range after an hour without it; `quiet`: not seen for 15 minutes. The jobs of a cause: `GET /v1/jobs?error=`.",
     scope: "read",
     query: {
       range: Range,
-      task: text(Name("Only of this task, `actor.method`, or all of an actor")),
-      queue: text(Name("Only of this queue")),
-      state: text(Schema.Literals(ERROR_STATES).annotate({ description: "`quiet`, or `open`: all others" })),
+      task: text(Name("Only this task, `actor.method`, or all methods of an actor")),
+      queue: text(Name("Only this queue")),
+      state: text(Schema.Literals(ERROR_STATES).annotate({ description: "`quiet`, or `open` for all others" })),
       sort: text(
-        Schema.Literals(ERROR_SORTS).annotate({ description: "The largest, or latest, first", default: "last" }),
+        Schema.Literals(ERROR_SORTS).annotate({ description: "Sort order, largest or latest first", default: "last" }),
       ),
       ...page,
     },
     responses: [{ status: 200, description: "A page of causes", schema: ErrorList }],
   },
   "GET /v1/errors/{id}": {
-    idDescription: "Fingerprint of the cause, as the record of a failed job has it",
+    idDescription: "Fingerprint of the cause, as in the record of a failed job",
     operation: "getError",
     group: "Statistics",
-    summary: "One cause of failures: where it appears, and its newest jobs",
+    summary: "A cause of failures: where it occurs, and its newest jobs",
     scope: "read",
     query: { range: Range },
     responses: [{ status: 200, description: "The cause", schema: ErrorDetails }],

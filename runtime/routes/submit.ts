@@ -16,8 +16,9 @@ const bodyIn = <S extends Schema.Top>(schema: S) =>
 
 const Tasks = Schema.Array(SubmissionSchema).check(Schema.isMinLength(1), Schema.isMaxLength(MAX_BATCH))
 
-const WHAT_IS_KNOWN = `A method that its actor does not have is refused as \`unknown-actor\`, and where this process runs actors itself any task that nobody is known to serve, unless \`Prefer: handling=lenient\` is sent.
-A \`503\` says in \`outcome\` whether the task may have been accepted, now or later: \`none\` is final. Submitting it again with the \`id\` that it names is safe, and with the same \`Idempotency-Key\` where it names none.`
+const WHAT_IS_KNOWN = `A method that its actor does not have is refused as \`unknown-actor\`. If this process runs actors itself, so is any task that no known worker serves, unless \`Prefer: handling=lenient\` is sent.
+
+The \`outcome\` of a \`503\` says whether the task may have been accepted, now or later: \`none\` is final. It is safe to submit it again with the \`id\` in the response or, if there is none, with the same \`Idempotency-Key\`.`
 
 const submitting = {
   group: "Jobs",
@@ -25,7 +26,7 @@ const submitting = {
   query: {
     atomic: boolean(
       Schema.Boolean.annotate({
-        description: "Store all tasks of an array or none; `unsupported` where the transport cannot",
+        description: "Store all tasks of an array or none; `unsupported` if the transport cannot do that",
       }),
     ),
   },
@@ -36,7 +37,7 @@ const submitting = {
       example: "order-4711",
     },
     Prefer: {
-      description: `\`wait=10\` answers with the result if it comes within that many seconds (${MAX_WAIT_MS / 1000} at most; not for arrays; needs the scopes \`read\` and \`payload\`). \`handling=lenient\` accepts tasks that nobody is known to serve`,
+      description: `\`wait=10\` responds with the result if the job ends within that many seconds (at most ${MAX_WAIT_MS / 1000}; not for arrays; needs the scopes \`read\` and \`payload\`). \`handling=lenient\` accepts tasks that no known worker serves`,
       example: "wait=10",
     },
     traceparent: {
@@ -44,7 +45,7 @@ const submitting = {
       example: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     },
     tracestate: {
-      description: "What tracing systems say beside `traceparent`, carried along as well; 512 characters are kept",
+      description: "Vendor data of tracing systems, carried along with the task; at most 512 characters are kept",
       example: "congo=t61rcWkgMzE",
     },
   },
@@ -66,18 +67,18 @@ export const SUBMIT_ROUTES = {
     ...submitting,
     operation: "submitJob",
     summary: "Submit a task",
-    description: `An array of tasks is taken here as well: as by \`POST /v1/jobs/batch\`.\n${WHAT_IS_KNOWN}`,
+    description: `It also accepts an array of tasks, like \`POST /v1/jobs/batch\`.\n${WHAT_IS_KNOWN}`,
     body: bodyIn(SubmissionSchema),
     responses: [
       {
         status: 202,
-        description: "Accepted: kept as durably as `durability` says",
+        description: "Accepted; see `durability` for how safely it is stored",
         schema: ReceiptSchema,
         headers: { Location: "The job", "Preference-Applied": "The preferences that were honoured" },
       },
       {
         status: 200,
-        description: "Accepted, and ended within the `wait` that was preferred: the receipt with the result",
+        description: "Accepted, and ended within the preferred `wait`: the receipt with the result",
         schema: ReceiptWithResult,
         headers: { Location: "The job", "Preference-Applied": "The preferences that were honoured" },
       },
@@ -87,12 +88,12 @@ export const SUBMIT_ROUTES = {
     ...submitting,
     operation: "submitJobs",
     summary: "Submit an array of tasks",
-    description: `The array is checked as a whole: one wrong element refuses all, with its \`index\`. Then each element has its own receipt or error.\n${WHAT_IS_KNOWN}`,
+    description: `The array is checked as a whole: an invalid element refuses all of it, with its \`index\`. Otherwise each element gets its own receipt or error.\n${WHAT_IS_KNOWN}`,
     body: bodyIn(Tasks),
     responses: [
       {
         status: 202,
-        description: "Accepted: kept as durably as `durability` says",
+        description: "Accepted; see `durability` for how safely it is stored",
         schema: BatchReceipts,
         headers: { "Preference-Applied": "The preferences that were honoured" },
       },

@@ -153,7 +153,10 @@ export const pendingOf = async (
   if (Result.isFailure(frame)) throw new CallboardError("invalid-input", frame.failure.message)
   const { length } = frame.success
   if (length > MAX_FRAME)
-    throw new CallboardError("too-large", `its message has ${length} bytes, and ${MAX_FRAME} are allowed in a schedule`)
+    throw new CallboardError(
+      "too-large",
+      `its message has ${length} bytes; at most ${MAX_FRAME} are allowed in a schedule`,
+    )
   return { id, at: now, queue, frame: encodeBase64(frame.success) }
 }
 
@@ -193,7 +196,7 @@ export const publish = async (parts: PostingParts, entry: ScheduleEntry, again: 
   if (receipt?.status === "duplicate") {
     const found = earlier ?? (await jobs.find(pending.id))
     if (found !== undefined && !isSameTask(found.record, task.success))
-      return refused(entry, `another job has taken its id, ${pending.id}`)
+      return refused(entry, `another job has its id, ${pending.id}`)
   }
   if (receipt?.status !== "failed") return posted(entry)
   if (receipt.error.retryable) throw receipt.error

@@ -136,7 +136,7 @@ export class Scheduler {
       },
       (cause: unknown) => {
         this.#failures++
-        log.debug("schedules could not be looked at now and are tried again", { cause: String(cause) })
+        log.debug("the schedules could not be read now; trying again", { cause: String(cause) })
       },
     )
     void this.#round.then(() => {
@@ -223,7 +223,7 @@ const declare = async (
     const entry = found.value
     if (entry === undefined || entry.declared?.as === as) return "keep"
     if (entry.declared === undefined) {
-      log.warn(`there is a schedule ${name} already, which the method does not declare: it is left as it is`)
+      log.warn(`schedule ${name} exists already and was not declared by the method; it is not changed`)
       return "keep"
     }
     // An operator's changes hold until the declaration itself changes. Where its times are the same, an interval goes on.

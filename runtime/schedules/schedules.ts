@@ -185,7 +185,7 @@ export class Schedules {
     const found = await SCHEDULES.get(this.#options.connection.store, name)
     if (found === undefined) throw new CallboardError("not-found", `there is no schedule ${name}`)
     if (found.value === undefined) {
-      throw new CallboardError("unsupported", `schedule ${name} was written by another version, and cannot be read`)
+      throw new CallboardError("unsupported", `schedule ${name} cannot be read, because another version wrote it`)
     }
     return { entry: found.value, revision: found.revision }
   }
@@ -208,10 +208,10 @@ export class Schedules {
 
 const sameOrRefused = (name: string, entry: ScheduleEntry | undefined, fields: ScheduleFields): ScheduleView => {
   if (entry !== undefined && isDeepStrictEqual(entry.fields, fields)) return scheduleView(name, entry)
-  throw new CallboardError("schedule-exists", `there is a schedule ${name} already: change it, or delete it first`, {
+  throw new CallboardError("schedule-exists", `schedule ${name} exists already: change it, or delete it first`, {
     field: "name",
   })
 }
 
 const busy = (name: string): CallboardError =>
-  new CallboardError("overloaded", `schedule ${name} is being changed by many at once: try again`)
+  new CallboardError("overloaded", `schedule ${name} keeps changing: try again`)

@@ -26,15 +26,17 @@ const cronOf = (cron: string, timeZone: string): Cron =>
 export const problemOfCron = (cron: string, timeZone: string, now: number): string | undefined => {
   const text = cron.trim()
   if (!CRON.test(text)) {
-    return "must be five fields (minute, hour, day, month, weekday), or six with the second before them, or @daily and the like"
+    return "must be five fields (minute, hour, day, month, weekday), or six with the second first, or a name such as @daily"
   }
   try {
-    return cronOf(text, timeZone).nextRun(new Date(now)) === null ? "is never due: no such day exists" : undefined
+    return cronOf(text, timeZone).nextRun(new Date(now)) === null
+      ? "is never due, because no such day exists"
+      : undefined
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     // croner counts days and months from 0 in this message.
     const named = why.replace(/(?<=Invalid value for (?:day|month): )-?\d+$/, (value) => `${Number(value) + 1}`)
-    return `is no cron text: ${named.replace(/^CronPattern: /, "")}`
+    return `is not a cron expression: ${named.replace(/^CronPattern: /, "")}`
   }
 }
 

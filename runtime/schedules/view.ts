@@ -13,7 +13,7 @@ const ScheduleRun = Schema.Struct({
   due: Time,
   posted: Time,
   state: Schema.optionalKey(
-    Schema.Literals(STATES).annotate({ description: "Where one schedule is asked for, and its job is kept" }),
+    Schema.Literals(STATES).annotate({ description: "If a single schedule is read and its job is kept" }),
   ),
 })
 export type ScheduleRun = typeof ScheduleRun.Type
@@ -21,12 +21,12 @@ export type ScheduleRun = typeof ScheduleRun.Type
 export const ScheduleViewSchema = Schema.Struct({
   name: Schema.String,
   state: Schema.Literals(["active", "paused", "over"]).annotate({ description: "`over`: it is never due again" }),
-  next: Schema.optionalKey(Time.annotate({ description: "When it is due next" })),
+  next: Schema.optionalKey(Time.annotate({ description: "The next due time" })),
   fields: ScheduleFieldsSchema,
   upcoming: Schema.optionalKey(
-    Schema.Array(Time).annotate({ description: "The next 5 due times, where one schedule is asked for" }),
+    Schema.Array(Time).annotate({ description: "The next 5 due times, if a single schedule is read" }),
   ),
-  waiting: Count.annotate({ description: "Due times that wait until the job before has ended" }),
+  waiting: Count.annotate({ description: "Due times that wait until the previous job has ended" }),
   runs: Schema.Array(ScheduleRun).annotate({ description: "The last 20, newest first" }),
   missed: Schema.Struct({
     count: Count,
@@ -39,7 +39,7 @@ export const ScheduleViewSchema = Schema.Struct({
         detail: Schema.optionalKey(Schema.String),
       }),
     ),
-  }).annotate({ description: "Due times that were not posted: how many ever, and the last 20 stretches of them" }),
+  }).annotate({ description: "Missed due times: their total number, and the last 20 intervals" }),
   declaredBy: Schema.optionalKey(Schema.String.annotate({ description: "The actor that declares it" })),
   createdAt: Time,
   changedAt: Time,

@@ -81,8 +81,8 @@ const noWorker: Rule = ({ queues, now }) =>
     .map(({ name, depth, oldest, oldestAge = 0 }) => ({
       code: "no-worker",
       severity: "bad",
-      title: `No worker takes from ${name}`,
-      detail: `${of(depth, "task waits", "tasks wait")}, the oldest for ${ago(oldestAge)}. Start a worker with this queue, or move what waits.`,
+      title: `No worker consumes ${name}`,
+      detail: `${of(depth, "task waits", "tasks wait")}, the oldest for ${ago(oldestAge)}. Start a worker for this queue, or move the tasks.`,
       since: oldest ?? iso(now),
       evidence: { queue: name, waiting: depth },
       href: queueHref(name),
@@ -93,7 +93,7 @@ const workerLost: Rule = ({ lost, workers }) =>
     code: "worker-lost",
     severity: workers.length === 0 ? "bad" : "warn",
     title: `Worker ${worker} was lost`,
-    detail: `It was last seen on ${host} and did not stop in order. Another worker takes its jobs over once their leases end.`,
+    detail: `It was last seen on ${host} and did not shut down gracefully. Another worker takes over its jobs when their leases expire.`,
     since: iso(at),
     evidence: { worker, host, workersLeft: workers.length },
     href: "/workers",
@@ -108,13 +108,13 @@ const workerBlocked: Rule = ({ workers, now }) =>
       if (!(seconds >= BLOCKED_SECONDS.warn)) return []
       const task = jobs?.find(({ id }) => id === job)?.name ?? "A handler"
       const instead =
-        job === undefined ? "" : ` Cancel job ${job} with terminate: the process ends, and is to be started again.`
+        job === undefined ? "" : ` Cancel job ${job} with terminate: the process exits and must be restarted.`
       return [
         {
           code: "worker-blocked",
           severity: seconds >= BLOCKED_SECONDS.bad ? "bad" : "warn",
           title: `Worker ${name} is blocked`,
-          detail: `${task} has computed for ${ago(seconds)} without giving way: nothing else runs there.${instead}`,
+          detail: `${task} has not yielded for ${ago(seconds)}: nothing else runs there.${instead}`,
           since,
           evidence: { worker: name, ...compact({ job }) },
           href: `/workers/${encodeURIComponent(name)}`,
@@ -165,7 +165,7 @@ const fallingBehind: Rule = (facts) =>
       code: "falling-behind",
       severity: oldestAge >= BEHIND_SECONDS.bad ? "bad" : "warn",
       title: `${name} falls behind`,
-      detail: `The oldest of ${of(depth, "task")} has waited for ${ago(oldestAge)}${perMinute === undefined ? "" : `; ${perMinute.in} come and ${perMinute.out} go a minute`}.`,
+      detail: `The oldest of ${of(depth, "task")} has waited for ${ago(oldestAge)}${perMinute === undefined ? "" : `; ${perMinute.in}/min arrive and ${perMinute.out}/min are done`}.`,
       since: iso(facts.now - oldestAge * 1_000),
       evidence: { queue: name, waiting: depth, oldestSeconds: Math.round(oldestAge), handlers, ...perMinute },
       href: queueHref(name),
@@ -182,8 +182,8 @@ const deadNew: Rule = ({ dead, moreDead, now }) => {
     {
       code: "dead-new",
       severity: "warn",
-      title: `${count} given up in the last hour`,
-      detail: `Most of them: ${top?.[0] ?? "unknown"}. They are kept, and can run again.`,
+      title: `${count} dead-lettered in the last hour`,
+      detail: `Most frequent reason: ${top?.[0] ?? "unknown"}. They are kept and can run again.`,
       since: iso(Math.min(...recent.map(({ endedAt }) => endedAt))),
       evidence: { count: recent.length, ...Object.fromEntries([...reasons].slice(0, 5)) },
       href: "/dead",
@@ -198,8 +198,8 @@ const overdue: Rule = ({ schedules, now }) =>
     .map(({ name, due }) => ({
       code: "overdue",
       severity: "warn",
-      title: `Schedule ${name} was not posted`,
-      detail: `It was due ${ago((now - due) / 1_000)} ago. Workers post schedules: is one alive, and within reach of the transport?`,
+      title: `Schedule ${name} did not run`,
+      detail: `It was due ${ago((now - due) / 1_000)} ago. Workers run the schedules: check that one is running and can reach the transport.`,
       since: iso(due),
       evidence: { schedule: name },
       href: "/schedules",
@@ -252,8 +252,10 @@ export const verdictOf = (
 ): string => {
   const [worst, ...others] = findings
   if (worst === undefined)
-    return isStale(facts) ? "Not known: workers live, but what they write is over a minute old." : "All is well."
+    return isStale(facts)
+      ? "Unknown: workers are running, but their reports are over a minute old."
+      : "Everything is fine."
   return others.length === 0
-    ? `${worst.title}. All else is well.`
-    : `${worst.title}, and ${of(others.length, "thing")} more.`
+    ? `${worst.title}. Everything else is fine.`
+    : `${worst.title}, and ${of(others.length, "more problem")}.`
 }

@@ -9,7 +9,7 @@ export type Points = typeof Points.Type
 
 export const partial = Schema.optionalKey(
   Schema.Literal(true).annotate({
-    description: "Not all could be read in time: ask again, and it is read on from there",
+    description: "Not everything could be read in time: ask again to continue",
   }),
 )
 
@@ -28,7 +28,7 @@ export const SeriesSchema = Schema.Struct({
   step: Schema.Finite.annotate({ description: "Length of a point, in seconds" }),
   series: Schema.Array(
     Schema.Struct({
-      key: Schema.String.annotate({ description: "What it is of: `ok`, `failed`, `other`; a task, queue or version" }),
+      key: Schema.String.annotate({ description: "Category: `ok`, `failed`, `other`; a task, queue or version" }),
       points: Schema.Union([Points, PercentilePoints]).annotate({
         description: "Numbers, or percentiles in seconds, ± 5 %",
       }),
@@ -42,19 +42,21 @@ export type Series = typeof SeriesSchema.Type
 const cause = {
   fingerprint: Schema.String,
   name: Schema.String.annotate({ description: "Name of the error" }),
-  template: Schema.String.annotate({ description: "Its message without what differs: `order <n> is not there`" }),
+  template: Schema.String.annotate({
+    description: "Its message without variable parts, such as `order <n> is missing`",
+  }),
   reason: Schema.String,
   tasks: Schema.Array(Schema.String),
   count: Count.annotate({ description: "Attempts that failed in the range" }),
   jobs: Schema.Struct({ failed: Count, retrying: Count, dead: Count }).annotate({
-    description: "What became of their jobs then",
+    description: "What happened to their jobs",
   }),
   first: Time,
   last: Time,
   status: Schema.Literals(["new", "back", "ongoing", "quiet"]),
   frame: Schema.optionalKey(Schema.String.annotate({ description: "Function and file that threw it" })),
   spark: Schema.Array(Count).annotate({ description: "Attempts that failed in each thirtieth of the range" }),
-  sample: Schema.Array(Schema.String).annotate({ description: "Ids of the newest jobs, 3 at most" }),
+  sample: Schema.Array(Schema.String).annotate({ description: "Ids of the newest jobs, at most 3" }),
 }
 
 const Cause = Schema.Struct(cause).annotate({ identifier: "ErrorCause" })
@@ -72,11 +74,11 @@ export type Shares = typeof Shares.Type
 
 export const ErrorDetails = Schema.Struct({
   ...cause,
-  ids: Schema.Array(Schema.String).annotate({ description: "Ids of the newest jobs, 100 at most" }),
+  ids: Schema.Array(Schema.String).annotate({ description: "Ids of the newest jobs, at most 100" }),
   by: Schema.Struct({ version: Shares, worker: Shares, attempt: Shares, queue: Shares }).annotate({
     description: "The five largest of each, and `(other)`",
   }),
-  traceback: Schema.optionalKey(Schema.String.annotate({ description: "Of one of the newest jobs" })),
+  traceback: Schema.optionalKey(Schema.String.annotate({ description: "From one of the newest jobs" })),
 }).annotate({ identifier: "ErrorDetails" })
 export type CauseDetails = typeof ErrorDetails.Type
 
@@ -86,10 +88,11 @@ const Percentiles = Schema.Struct({ p50: Schema.Finite, p95: Schema.Finite, p99:
 export type Percentiles = typeof Percentiles.Type
 
 const Counts = Schema.Record(Schema.String, Count).annotate({
-  description: "Jobs by state; of them `dead` letters, and `retrying`: those that wait for another attempt",
+  description:
+    "Jobs by state; also the `dead` letters among them, and `retrying`, the jobs that wait for another attempt",
 })
 export type Counts = typeof Counts.Type
-const More = Schema.Array(Schema.String).annotate({ description: "Names of counts that may be higher" })
+const More = Schema.Array(Schema.String).annotate({ description: "Names of counts that are lower bounds" })
 
 export const FINDING_CODES = [
   "no-worker",
@@ -105,7 +108,7 @@ export const FINDING_CODES = [
 export const FindingSchema = Schema.Struct({
   code: Schema.Literals(FINDING_CODES),
   severity: Schema.Literals(["bad", "warn"]),
-  title: Schema.String.annotate({ description: "For people, in a sentence" }),
+  title: Schema.String.annotate({ description: "A sentence for people" }),
   detail: Schema.String,
   since: Time,
   evidence: Schema.Record(Schema.String, Schema.Union([Schema.String, Schema.Finite])),
@@ -122,7 +125,7 @@ export const StatsSchema = Schema.Struct({
   at: Time,
   counts: Counts,
   more: More,
-  asOf: Time.annotate({ description: "When the oldest of the counts was made" }),
+  asOf: Time.annotate({ description: "When the oldest of the counts was taken" }),
   ended: Schema.Struct({ succeeded: Count, failed: Count, cancelled: Count, expired: Count }).annotate({
     description: "Jobs that ended at a worker in the range",
   }),
@@ -134,15 +137,15 @@ export const StatsSchema = Schema.Struct({
   wait: Schema.optionalKey(Percentiles),
   handlers: Schema.Struct({ busy: Count, all: Count }),
   workers: Schema.Struct({ alive: Count, lost: Count.annotate({ description: "In the last 15 minutes" }) }),
-  verdict: Schema.String.annotate({ description: "What the findings say, in one sentence" }),
+  verdict: Schema.String.annotate({ description: "A summary of the findings, in one sentence" }),
   findings: Schema.Array(FindingSchema),
   partial,
 }).annotate({ identifier: "Stats" })
 export type Stats = typeof StatsSchema.Type
 
 const TaskNumbers = Schema.Struct({
-  perMinute: Schema.Finite.annotate({ description: "Attempts that ended, a minute" }),
-  failed: Count.annotate({ description: "Attempts that failed, those that are tried again included" }),
+  perMinute: Schema.Finite.annotate({ description: "Attempts that ended, per minute" }),
+  failed: Count.annotate({ description: "Attempts that failed, including retried ones" }),
   failRate: Schema.Finite.annotate({ description: "0 to 1" }),
   wait: Schema.optionalKey(Percentiles),
   run: Schema.optionalKey(Percentiles),
@@ -151,10 +154,10 @@ export type TaskNumbers = typeof TaskNumbers.Type
 
 const TaskStats = Schema.Struct({
   task: Schema.String,
-  queue: Schema.String.annotate({ description: "From which most of its attempts came" }),
+  queue: Schema.String.annotate({ description: "The queue of most of its attempts" }),
   ...TaskNumbers.fields,
-  share: Schema.Finite.annotate({ description: "Its part of the time that handlers ran, 0 to 1" }),
-  before: Schema.optionalKey(TaskNumbers.annotate({ description: "The range before" })),
+  share: Schema.Finite.annotate({ description: "Its share of the running time of all handlers, 0 to 1" }),
+  before: Schema.optionalKey(TaskNumbers.annotate({ description: "The previous range" })),
   spark: Schema.Array(Count).annotate({ description: "Attempts that ended in each thirtieth of the range" }),
 }).annotate({ identifier: "TaskStats" })
 export type TaskStats = typeof TaskStats.Type
@@ -170,7 +173,7 @@ export const PulseSchema = Schema.Struct({
   at: Time,
   counts: Counts,
   more: More,
-  jobs: Schema.Array(JobSummary).annotate({ description: "Those of the jobs that were asked for which are there" }),
+  jobs: Schema.Array(JobSummary).annotate({ description: "The requested jobs that exist" }),
 }).annotate({ identifier: "Pulse" })
 export type Pulse = typeof PulseSchema.Type
 
@@ -178,9 +181,9 @@ export type Pulse = typeof PulseSchema.Type
 const QueueStats = Schema.Struct({
   name: Schema.String,
   paused: Schema.Boolean,
-  depth: Count.annotate({ description: "Tasks that are due and wait" }),
+  depth: Count.annotate({ description: "Waiting tasks that are due" }),
   scheduled: Count.annotate({ description: "Tasks that are not due yet" }),
-  inFlight: Count.annotate({ description: "Tasks in the hands of workers" }),
+  inFlight: Count.annotate({ description: "Tasks held by workers" }),
   oldest: Schema.optionalKey(Schema.String.annotate({ description: "When the oldest waiting task was submitted" })),
   oldestAge: Schema.optionalKey(Schema.Finite.annotate({ description: "How long it has waited, in seconds" })),
 })
@@ -192,12 +195,14 @@ const QueueDetails = Schema.Struct({
   pausedBy: Schema.optionalKey(Schema.String.annotate({ description: "Name of the token that paused it" })),
   perMinute: Schema.optionalKey(
     Schema.Struct({ in: Schema.Finite, out: Schema.Finite }).annotate({
-      description: "Tasks that came and went, over the last five minutes",
+      description: "Tasks that arrived and were done, over the last five minutes",
     }),
   ),
   trend: Schema.optionalKey(Schema.Literals(["empty", "steady", "growing", "draining"])),
-  emptyAt: Schema.optionalKey(Schema.String.annotate({ description: "When nothing will wait, if it goes on so" })),
-  handlers: Count.annotate({ description: "Handlers of the workers that take from it" }),
+  emptyAt: Schema.optionalKey(
+    Schema.String.annotate({ description: "When the queue will be empty at the current rate" }),
+  ),
+  handlers: Count.annotate({ description: "Total concurrency of the workers that consume it" }),
   workers: Count,
 }).annotate({ identifier: "Queue" })
 export type QueueDetails = typeof QueueDetails.Type
@@ -205,10 +210,10 @@ export type QueueDetails = typeof QueueDetails.Type
 export const QueueList = Schema.Struct({ queues: Schema.Array(QueueDetails) }).annotate({ identifier: "QueueList" })
 
 const held = {
-  running: Count.annotate({ description: "Permits that living workers hold" }),
-  held: Count.annotate({ description: "Tasks that wait at workers for a permit, as far as these have asked for one" }),
+  running: Count.annotate({ description: "Permits held by live workers" }),
+  held: Count.annotate({ description: "Tasks that wait in workers for a permit, as reported by the workers" }),
   oldest: Schema.optionalKey(
-    Schema.Finite.annotate({ description: "How long a worker has asked that waits longest, in seconds" }),
+    Schema.Finite.annotate({ description: "The longest wait of a worker for a permit, in seconds" }),
   ),
 }
 
@@ -216,24 +221,24 @@ const Limit = Schema.Struct({
   task: Schema.String.annotate({ description: "`actor.method`" }),
   rate: Schema.optionalKey(Schema.String.annotate({ description: "As `10/m`" })),
   concurrency: Schema.optionalKey(Count),
-  keyed: Schema.Boolean.annotate({ description: "Whether each value of a key has a limit of its own" }),
+  keyed: Schema.Boolean.annotate({ description: "Whether each value of a key has its own limit" }),
   ...held,
-  keys: Schema.optionalKey(Schema.Struct({ total: Count }).annotate({ description: "Values that were met lately" })),
+  keys: Schema.optionalKey(Schema.Struct({ total: Count }).annotate({ description: "Recently seen values" })),
 }).annotate({ identifier: "Limit" })
 export type Limit = typeof Limit.Type
 
 export const LimitList = Schema.Struct({
   limits: Schema.Array(Limit),
-  more: Schema.Boolean.annotate({ description: "Whether there are more values of keys than were looked at" }),
+  more: Schema.Boolean.annotate({ description: "Whether there are more key values than were read" }),
 }).annotate({ identifier: "LimitList" })
 
 const LimitKey = Schema.Struct({
   key: Schema.String.annotate({
-    description: "Long ones are shown as `#` and their hash, those that the method hides as `***`",
+    description: "Long values are shown as `#` and their hash, values that the method hides as `***`",
   }),
   ...held,
   nextFree: Schema.optionalKey(
-    Schema.String.annotate({ description: "When the rate lets the next start, ISO 8601", format: "date-time" }),
+    Schema.String.annotate({ description: "When the rate allows the next start, ISO 8601", format: "date-time" }),
   ),
 }).annotate({ identifier: "LimitKey" })
 export type LimitKey = typeof LimitKey.Type

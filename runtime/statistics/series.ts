@@ -43,17 +43,17 @@ export const gridOf = (
   now: number,
 ): Grid => {
   const end = Math.min(to ?? now, now)
-  if (range !== undefined && from !== undefined) refuseInput("range", "is in the place of `from`: leave one out")
+  if (range !== undefined && from !== undefined) refuseInput("range", "cannot be used with `from`: leave one out")
   const begin = from ?? end - (range ?? HOUR_MS)
   if (begin >= end) refuseInput("from", "must be before `to`, and before now")
-  if (begin < now - MAX_MS - SLOT_MS) refuseInput("from", "may be 24 hours ago at most: that long it is kept")
+  if (begin < now - MAX_MS - SLOT_MS) refuseInput("from", "must be within the last 24 hours; older data is not kept")
   const unit = begin >= now - FINE_MS ? MINUTE_MS : SLOT_MS
   const min = Math.ceil((end - begin) / MAX_POINTS / unit) * unit
   const fitting = Math.ceil((end - begin) / 90 / unit) * unit
   if (step !== undefined && (step < min || step > MAX_MS || step % unit !== 0)) {
     refuseInput(
       "step",
-      `must be a multiple of ${unit / 1_000} s, ${min / 1_000} s at least (there are ${MAX_POINTS} points), and ${MAX_MS / HOUR_MS} hours at most`,
+      `must be a multiple of ${unit / 1_000} s, at least ${min / 1_000} s (there are ${MAX_POINTS} points) and at most ${MAX_MS / HOUR_MS} hours`,
     )
   }
   const length = step ?? Math.max(unit, fitting)
@@ -230,13 +230,12 @@ const linesOf = (
   whereKnown: (points: Points) => Points,
 ): Named<Points | PercentilePoints> => {
   const { of, by } = query
-  if (by === "outcome" && of !== "ended") refuseInput("by", "`outcome` is for of=ended")
+  if (by === "outcome" && of !== "ended") refuseInput("by", "`outcome` requires of=ended")
   const keyOf = (cell: Slot["cells"][number]): string =>
     by === undefined || by === "outcome" ? of : cell[by] === "" ? "(none)" : cell[by]
   if (of === "waiting") {
-    if (by !== undefined && by !== "queue")
-      refuseInput("by", "of=waiting has only `queue`: a queue is not asked what waits in it")
-    if (query.task !== undefined) refuseInput("task", "of=waiting is told by queue alone")
+    if (by !== undefined && by !== "queue") refuseInput("by", "of=waiting can only be filtered by `queue`")
+    if (query.task !== undefined) refuseInput("task", "of=waiting can only be split by queue")
     return largest(waitingOf(samples, grid, query, by === "queue"), total, sumNumbers)
   }
   if (of === "submitted") {

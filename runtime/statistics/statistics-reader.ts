@@ -116,7 +116,10 @@ export class StatisticsReader {
     const { slots, known } = await this.#reader.failures(now - range, now)
     const found = detailsOf(slots, known, fingerprint, { from: now - range, now })
     if (found === undefined)
-      throw new CallboardError("not-found", `no job failed for ${fingerprint} in this time, or it was forgotten since`)
+      throw new CallboardError(
+        "not-found",
+        `no job failed with cause ${fingerprint} in this time, or the cause is no longer kept`,
+      )
     const traceback = await this.#traceback(fingerprint, found.sample)
     return { ...found, ...compact({ traceback }) }
   }

@@ -79,7 +79,7 @@ export class StatisticsWriter {
   #once(round: () => Promise<void>): Promise<void> {
     if (this.#ended) return Promise.resolve()
     const refused = (cause: unknown) =>
-      this.#options.log.debug("what this worker has counted could not be written yet", { cause: String(cause) })
+      this.#options.log.debug("the counts of this worker could not be written yet", { cause: String(cause) })
     this.#writing ??= round()
       .catch(refused)
       .finally(() => {

@@ -106,7 +106,7 @@ test("a wait that is interrupted has not timed out", async () => {
     await eventually(() => listeners() > before)
     child.kill("SIGINT")
     const { code } = await child.closed
-    expect(child.output).toMatch(/was given up|not complete yet/)
+    expect(child.output).toMatch(/was cancelled|not complete yet/)
     expect(code).toBe(1)
   }
 })

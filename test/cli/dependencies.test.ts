@@ -67,7 +67,7 @@ test("delete --dependents forgets those that wait as well; without it they fail"
     await submit(`${root}1`, "--after", root)
   }
   expect(await project.ask("delete", "r", "--dependents")).toMatchObject({ code: 0, stdout: "r  deleted\n" })
-  expect((await project.ask("retry", "r1")).stderr).toMatch(/job r1 is not kept any more/)
+  expect((await project.ask("retry", "r1")).stderr).toMatch(/job r1 is no longer kept/)
   expect(await project.ask("delete", "s")).toMatchObject({ code: 0, stdout: "s  deleted\n" })
   expect(await stateOf("s1")).toBe("failed")
   expect((await project.ask("dead")).stdout).toMatch(/dependency-gone/)

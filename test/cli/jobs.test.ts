@@ -73,7 +73,7 @@ describe("submit", () => {
     ["ttl", ["--ttl", "-1"], /^callboard: ttl: -1 is not a duration: it is negative\./],
     ["timeLimit.hard", ["--time-limit", "0"], /^callboard: timeLimit\.hard: must be more than 0$/],
     ["timeLimit.hard", ["--time-limit", "abc"], /^callboard: timeLimit\.hard: "abc" is not a duration/],
-    ["unique", ["--unique"], /^callboard: unique: needs an `id`, which no other job may have$/],
+    ["unique", ["--unique"], /^callboard: unique: needs an `id` that no other job has$/],
   ])("refuses a wrong %s with %j, as code and HTTP do", async (_field, options, message) => {
     const { code, stdout, stderr } = await project.ask("submit", "works.echo", "{}", ...options)
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" })
@@ -85,9 +85,7 @@ describe("submit", () => {
     await ended(id, "succeeded")
     const { code, stderr } = await project.ask("submit", "works.echo", "{}", "--id", "only", "--unique")
     expect(code).toBe(1)
-    expect(stderr).toContain(
-      "job only is succeeded, and its id is to be unique: delete it before it is submitted again",
-    )
+    expect(stderr).toContain("job only is succeeded and its id must be unique: delete it before you submit it again")
     await project.ask("delete", "only")
     expect(await submit("works.echo", "{}", "--id", "only", "--unique")).toBe("only")
   })
@@ -297,7 +295,7 @@ test("cancel, retry and delete decide about each job on its own", async () => {
   const again = await project.ask("delete", "waiting", "--json")
   expect(again.code).toBe(1)
   expect(JSON.parse(again.stdout)).toEqual([
-    { id: "waiting", error: { message: "job waiting is not kept any more", code: "gone" } },
+    { id: "waiting", error: { message: "job waiting is no longer kept", code: "gone" } },
   ])
 })
 
@@ -308,8 +306,7 @@ test("many are retried by what they have in common: first in a dry run, then a f
   const dry = await project.ask("retry", ...which, "--dry-run")
   expect(dry).toMatchObject({
     code: 0,
-    stdout:
-      "2 match, 2 can run again\ntasks: works.echo 2\nqueues: trial 2\nwarning: no worker takes from the queue trial\n",
+    stdout: "2 match, 2 can run again\ntasks: works.echo 2\nqueues: trial 2\nwarning: no worker consumes queue trial\n",
   })
   expect(await project.json("retry", ...which, "--dry-run")).toMatchObject({ will: 2, sample: ["trial2", "trial1"] })
   expect(await find("trial1")).toMatchObject({ state: "cancelled", run: 1 })
@@ -331,7 +328,7 @@ test("many are retried by what they have in common: first in a dry run, then a f
   for (const state of ["succeeded", "queued"])
     expect(await project.ask("retry", "--state", `failed,${state}`, "--dry-run")).toMatchObject({
       code: 2,
-      stderr: `callboard: --state ${state}: to retry is for jobs that are failed, cancelled, expired, not ${state}\n`,
+      stderr: `callboard: --state ${state}: only jobs that are failed, cancelled, expired can be selected to retry, not ${state}\n`,
     })
 })
 

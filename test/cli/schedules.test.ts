@@ -39,7 +39,7 @@ test("create, list, show, change, pause, resume, run, delete", { timeout: 60_000
   })
   expect(await project.ask("schedules", "create", "weekly", "works.echo", "--every", "60")).toMatchObject({
     code: 1,
-    stderr: "callboard: there is a schedule weekly already: change it, or delete it first\n",
+    stderr: "callboard: schedule weekly exists already: change it, or delete it first\n",
   })
   const list = await project.ask("schedules")
   expect(list.stdout).toMatch(/^NAME +WHEN +TASK +NEXT +LAST +MISSED$/m)

@@ -19,7 +19,7 @@ test("stats say what is wrong, and errors why, as text and as JSON", { timeout: 
   })
   const { code, stdout } = await project.ask("stats", "--range", "24h")
   expect(code).toBe(0)
-  expect(stdout).toContain("works.fail fails. All else is well.")
+  expect(stdout).toContain("works.fail fails. Everything else is fine.")
   expect(stdout).toMatch(/failed +5/)
   const { errors } = await project.json<{
     readonly errors: ReadonlyArray<{ readonly fingerprint: string; readonly count: number }>

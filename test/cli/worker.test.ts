@@ -429,5 +429,5 @@ test.concurrent("another address than loopback without a token is refused", asyn
   using project = makeProject()
   const { code, stderr } = await project.run("serve", "--host", "0.0.0.0", "--port", "0")
   expect(code).toBe(2)
-  expect(stderr).toMatch(/http\.host: 0\.0\.0\.0 can be reached from other machines, and no token is set/)
+  expect(stderr).toMatch(/http\.host: 0\.0\.0\.0 is reachable from other machines and no token is set/)
 })

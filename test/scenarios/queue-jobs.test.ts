@@ -269,7 +269,7 @@ onEveryBoard((newBoard) => {
     await eventually(gone, { message: "nothing is kept of the second run" })
     await expect(client.submit("scene.add", plain)).rejects.toMatchObject({
       code: "job-exists",
-      message: expect.stringContaining("is not kept any more"),
+      message: expect.stringContaining("is no longer kept"),
     })
     const last = await client.submit("scene.add", { ...fields, resultTtl: 60 })
     expect(await last.result(WAIT)).toBe(3)
@@ -288,7 +288,7 @@ onEveryBoard((newBoard) => {
       expect(await submit.catch((error: unknown) => error)).toMatchObject({
         code: "job-exists",
         details: { id: "u1", field: "unique" },
-        message: `job u1 is ${state}, and its id is to be unique: delete it before it is submitted again`,
+        message: `job u1 is ${state} and its id must be unique: delete it before you submit it again`,
       })
     await refused("queued", client.submit("scene.add", { ...fields, queue: "other" }))
     await refused("queued", connectHttp(url).submit("scene.add", { ...fields, queue: "other" }))

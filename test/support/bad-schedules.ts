@@ -18,7 +18,7 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     fields: { task, cron: "0 0 30 2 *" },
     code: "invalid-input",
     field: "cron",
-    message: 'cron: "0 0 30 2 *" is never due: no such day exists',
+    message: 'cron: "0 0 30 2 *" is never due, because no such day exists',
   },
   {
     what: "no cron text",
@@ -26,14 +26,14 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     code: "invalid-input",
     field: "cron",
     message:
-      'cron: "every day" must be five fields (minute, hour, day, month, weekday), or six with the second before them, or @daily and the like',
+      'cron: "every day" must be five fields (minute, hour, day, month, weekday), or six with the second first, or a name such as @daily',
   },
   {
     what: "a minute that does not exist",
     fields: { task, cron: "60 * * * *" },
     code: "invalid-input",
     field: "cron",
-    message: 'cron: "60 * * * *" is no cron text: Invalid value for minute: 60',
+    message: 'cron: "60 * * * *" is not a cron expression: Invalid value for minute: 60',
   },
   {
     what: "a zone that does not exist",

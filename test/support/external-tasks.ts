@@ -85,7 +85,7 @@ export const expectKeptApart = async (
   expect(await letters()).toHaveLength(count)
   for (const { id } of jobs)
     expect(
-      (await letters()).filter(({ error }) => error?.message.startsWith(`the job ${id} is another one`)).length,
+      (await letters()).filter(({ error }) => error?.message.startsWith(`id ${id} belongs to another job`)).length,
     ).toBeGreaterThanOrEqual(forms.length)
   expect(await all()).toEqual(before)
   expect(evil).toEqual([])

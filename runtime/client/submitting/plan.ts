@@ -69,7 +69,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): JobPosting =
   if (Result.isFailure(checkedQueue)) refuse("queue", checkedQueue.failure.message)
   const times = timesOf(submission, context)
   if (submission.unique !== undefined && submission.id === undefined)
-    refuse("unique", "needs an `id`, which no other job may have")
+    refuse("unique", "needs an `id` that no other job has")
   checkCarried(submission)
   checkFollowUps(submission, id)
   const given = bodyOfInput(submission, embedOf(submission, placement?.fanOut))
@@ -146,7 +146,7 @@ const timesOf = (submission: Submission, { now, placement }: PlanContext): Times
   const isDeferred = submission.after !== undefined || placement?.chord !== undefined
   const waitsUntil = ttlMs === undefined || isDeferred ? undefined : Math.max(now, due ?? now) + ttlMs
   const until = expires === undefined ? waitsUntil : expiryOf(expires, now)
-  if (due !== undefined && isExpired(until, due)) refuse("expires", "is over before the task may start")
+  if (due !== undefined && isExpired(until, due)) refuse("expires", "passes before the task can start")
   return { due, expires: until, ttlMs }
 }
 

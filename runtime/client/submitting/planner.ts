@@ -160,14 +160,16 @@ export class Planner {
     if (tracestate !== undefined) planned.tracestate = tracestate
     const { parentNeeds: scope } = context
     if (scope !== undefined && submission.parentId !== undefined) {
-      const message = `parentId: this token lacks the scope ${scope}, which naming a parent needs`
+      const message = `parentId: this token lacks the scope ${scope}, which is required to name a parent`
       return Result.fail(new CallboardError("forbidden", message, { field: "parentId", scope }))
     }
     const posting = plan(submission, planned)
     const { maxBody = Number.POSITIVE_INFINITY } = context
     if (Result.isSuccess(posting) && posting.success.message.body.length > maxBody) {
       const { length } = posting.success.message.body
-      return Result.fail(new CallboardError("too-large", `the body has ${length} bytes, and ${maxBody} are allowed`))
+      return Result.fail(
+        new CallboardError("too-large", `the body has ${length} bytes; at most ${maxBody} are allowed`),
+      )
     }
     return posting
   }

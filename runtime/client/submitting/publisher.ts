@@ -62,11 +62,15 @@ export class Publisher {
    * were stored before are duplicates, so that a submission without an answer can be repeated.
    */
   async publishTogether(postings: ReadonlyArray<JobPosting>, ids: Ids, now: number): Promise<ReadonlyArray<Receipt>> {
-    if (postings.length > CHUNK) refuseInput("atomic", `takes ${CHUNK} tasks at most, not ${postings.length}`)
+    if (postings.length > CHUNK) refuseInput("atomic", `takes at most ${CHUNK} tasks, not ${postings.length}`)
     if (postings.some(({ message }) => isDeferred(message)))
-      throw new CallboardError("unsupported", "after: a task that waits for others is not stored with others as one", {
-        field: "after",
-      })
+      throw new CallboardError(
+        "unsupported",
+        "after: a task that waits for other jobs cannot be part of an atomic submission",
+        {
+          field: "after",
+        },
+      )
     const before = new Map<string, Receipt>()
     const look = async (asked: ReadonlyArray<JobPosting>): Promise<void> => {
       const found = await Promise.all(asked.map((each) => resultOfEarlier(this.#connection, each, ids, "none")))
@@ -74,7 +78,7 @@ export class Publisher {
         const id = asked[at]?.id ?? ""
         if (earlier instanceof CallboardError) throw earlier
         if (earlier !== undefined && "record" in earlier)
-          throw new CallboardError("job-exists", `the job ${id} is not kept any more: submit its next run by itself`, {
+          throw new CallboardError("job-exists", `job ${id} is no longer kept: submit its next run separately`, {
             id,
           })
         if (earlier !== undefined) before.set(id, earlier)
@@ -264,7 +268,7 @@ export class Publisher {
 const togetherFailed = (cause: TransportError): CallboardError => {
   const { code, message, details } = publishFailed("", cause)
   if (code !== "transport-unavailable") return new CallboardError(code, message, { cause })
-  const why = `the tasks were not confirmed (${cause.message}); submitting them again is safe if each has an id`
+  const why = `the tasks were not confirmed (${cause.message}); it is safe to submit them again if each has an id`
   return new CallboardError(code, why, { outcome: details.outcome ?? "unknown", cause })
 }
 
@@ -292,7 +296,7 @@ export const resultOfEarlier = async (
   }
   if (found === undefined) {
     if (toCome.get(id) !== "open") return undefined
-    const why = `the id ${id} is that of a callback or link of another submission, which is to come`
+    const why = `id ${id} is reserved for a callback or link of another submission`
     return new CallboardError("job-exists", why, { id, field: "id" })
   }
   const { record } = found
@@ -303,12 +307,12 @@ export const resultOfEarlier = async (
   if (isOver && outcome === "none" && unique.has(posting.id)) return found
   if (isOver || !isSameTask(record, posting)) {
     const why = isOver
-      ? `the job ${posting.id} has ended and is not kept any more: submit the task with \`unique\` to run it again`
-      : `there is another job with the id ${posting.id}`
+      ? `the job ${posting.id} has ended and is no longer kept: submit the task with \`unique\` to run it again`
+      : `another job has id ${posting.id}`
     return new CallboardError("job-exists", why, { id: posting.id, field: "id" })
   }
   if (unique.has(posting.id)) {
-    const why = `job ${posting.id} is ${record.state}, and its id is to be unique: delete it before it is submitted again`
+    const why = `job ${posting.id} is ${record.state} and its id must be unique: delete it before you submit it again`
     return new CallboardError("job-exists", why, { id: posting.id, field: "unique" })
   }
   const { durability } = connection.transport.capabilities

@@ -136,7 +136,7 @@ export class Submitter {
         chords.submissionOf(misplaced.index),
       )
     if (context.atomic && !chords.isEmpty) {
-      throw new CallboardError("unsupported", "chord: its members are not stored all or none", { field: "chord" })
+      throw new CallboardError("unsupported", "chord: its members cannot be stored atomically", { field: "chord" })
     }
     return {
       postings,
@@ -278,7 +278,7 @@ const uniqueMember = (
   return undefined
 }
 
-const TOO_LONG = `is more than ${MAX_ID_BYTES} bytes with its place in the chord`
+const TOO_LONG = `exceeds ${MAX_ID_BYTES} bytes with its index in the chord`
 
 const at = (error: CallboardError, length: number, index: number): CallboardError =>
   length === 1 ? error : new CallboardError(error.code, `[${index}] ${error.message}`, { ...error.details, index })

@@ -68,7 +68,7 @@ const SHELL_HEADERS = {
 } as const
 
 const UNBUILT =
-  "The page is not built in this checkout: run `npm run page`. The HTTP interface works, and /reference describes it.\n"
+  "The page is not built in this checkout: run `npm run page`. The HTTP API works; /reference describes it.\n"
 
 export interface Built {
   readonly assets: ReadonlyMap<string, Asset>

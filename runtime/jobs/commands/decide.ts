@@ -39,7 +39,7 @@ export const decide = async (
     if (changed?.status === "decided") return wanted.record
     if (changed?.status === "failed") throw changed.error
   }
-  throw new CallboardError("internal", `job ${id} changes too fast to decide about; try again`, { id })
+  throw new CallboardError("internal", `job ${id} keeps changing; try again`, { id })
 }
 
 /**
@@ -72,7 +72,7 @@ export const isUnchanged = (
 ): boolean => (timeline.at(-1)?.at ?? 0) < until
 
 const hasBecome = (id: string, what: string): CallboardError =>
-  new CallboardError("matches-differ", `job ${id} has become ${what} meanwhile, and is left as it is`, { id })
+  new CallboardError("matches-differ", `job ${id} is now ${what} and was not changed`, { id })
 
 /** Fails with `matches-differ` where a job is in none of these states any more. */
 export const stillIn =
@@ -90,7 +90,7 @@ const checkOf =
     const isOfReason = query.reason === undefined || dead === query.reason
     const isMeant = (query.states?.includes(state) ?? true) && (isDead || query.dead !== true) && isOfReason
     if (isUnchanged(record, query) && isMeant) return
-    const what = query.dead && !isDead ? `${state}, and no dead letter` : state
+    const what = query.dead && !isDead ? `${state} and not a dead letter` : state
     throw hasBecome(id, what)
   }
 

@@ -77,7 +77,8 @@ const cancelled = ({ keepFailed }: Connection, record: JobRecord): Change => {
 /** The record of a waiting job, cancelled. Fails with `job-exists` while the job runs. */
 const withdrawn = (record: JobRecord, now: number): JobRecord => {
   const { id, state } = record
-  if (state === "started") throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
+  if (state === "started")
+    throw new CallboardError("job-exists", `job ${id} is running: cancel it, then delete it`, { id })
   return { ...step(record, { at: now, state: "cancelled", reason: "deleted" }), fence: NO_FENCE }
 }
 

@@ -182,14 +182,14 @@ const warningsOf = async (
     delayed(name, count, described?.limit, last.get(name)?.ran),
   )
   return [
-    ...(unserved.length === 0 ? [] : [{ code: "no-worker", text: `no worker serves the actor ${list(unserved)}` }]),
-    ...(untaken.length === 0 ? [] : [{ code: "no-worker", text: `no worker takes from the queue ${list(untaken)}` }]),
-    ...(stopped.length === 0 ? [] : [{ code: "paused", text: `paused: the queue ${list(stopped)}` }]),
+    ...(unserved.length === 0 ? [] : [{ code: "no-worker", text: `no worker serves actor ${list(unserved)}` }]),
+    ...(untaken.length === 0 ? [] : [{ code: "no-worker", text: `no worker consumes queue ${list(untaken)}` }]),
+    ...(stopped.length === 0 ? [] : [{ code: "paused", text: `paused queue: ${list(stopped)}` }]),
     ...failing.slice(0, MAX_OF_A_KIND),
     ...limited.slice(0, MAX_OF_A_KIND),
     ...(once.length === 0
       ? []
-      : [{ code: "not-idempotent", text: `must not run twice, by its own word (onLost: "fail"): ${list(once)}` }]),
+      : [{ code: "not-idempotent", text: `must not run twice (onLost: "fail"): ${list(once)}` }]),
   ]
 }
 
@@ -200,7 +200,7 @@ const stillFailing = (
   recent: RecentAttempts | undefined,
 ): ReadonlyArray<Warning> => {
   if (recent === undefined || ![...causes].some((cause) => recent.causes.has(cause))) return []
-  const text = `${name} still fails so: ${recent.failed} of its last ${recent.attempts} attempts failed`
+  const text = `${name} is still failing this way: ${recent.failed} of its last ${recent.attempts} attempts failed`
   return [{ code: "still-failing", text }]
 }
 
@@ -219,7 +219,7 @@ const delayed = (
   const ms = Math.max(byRate, byConcurrency)
   if (ms < DELAYED_MS) return []
   const which = byRate >= byConcurrency ? rate : `${concurrency} at a time`
-  return [{ code: "limited", text: `the limit of ${name} (${which}) makes them take about ${roughly(ms)}` }]
+  return [{ code: "limited", text: `with the limit of ${name} (${which}) they take about ${roughly(ms)}` }]
 }
 
 const roughly = (ms: number): string => {

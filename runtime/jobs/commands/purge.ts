@@ -106,7 +106,7 @@ class Purge {
     if (waiting === undefined)
       throw new CallboardError(
         "unsupported",
-        `transport ${connection.transport.name} cannot tell what waits in a queue`,
+        `transport ${connection.transport.name} cannot list the jobs that wait in a queue`,
       )
     this.#connection = connection
     this.#queue = queue
@@ -212,4 +212,4 @@ const purgeJob = async (connection: Connection, id: string): Promise<JobRecord> 
   return purged
 }
 
-const NOT_WAITING = new CallboardError("already-terminal", "the job does not wait any more")
+const NOT_WAITING = new CallboardError("already-terminal", "the job is no longer waiting")

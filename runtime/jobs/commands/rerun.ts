@@ -81,8 +81,8 @@ export const whyNotRerun = ({ id, tombstone, state, message, raw }: JobRecord): 
   if (message !== undefined) return undefined
   const why =
     raw === undefined
-      ? `job ${id} ${state}, and its input is not kept: submit it anew`
-      : `job ${id} could not be decoded and cannot run again as it is: submit it anew`
+      ? `job ${id} ${state} and its input is not kept: submit a new job`
+      : `job ${id} could not be decoded and cannot run again: submit a new job`
   return new CallboardError("unsupported", why, { id })
 }
 
@@ -155,7 +155,7 @@ const dueNow = ({ id, queue, front }: JobRecord, message: Message): JobPosting =
   // Whether the task goes before every priority may be a rule of its method. The message does not hold it, but the
   // record does.
   if (Result.isSuccess(posting)) return front ? { ...posting.success, level: FRONT_LEVEL } : posting.success
-  throw new CallboardError("unsupported", `job ${id} cannot be posted anew: ${posting.failure.message}`, { id })
+  throw new CallboardError("unsupported", `job ${id} cannot be posted again: ${posting.failure.message}`, { id })
 }
 
 /**
@@ -171,7 +171,10 @@ export const runJobNow = (connection: Connection, id: string): Promise<JobRecord
       throw new CallboardError("already-terminal", `job ${id} has already ended (${state}): retry it instead`, { id })
     }
     if (state !== "scheduled" || message === undefined) {
-      const why = state === "deferred" ? "it waits for other jobs; release it by cancelling those" : "it runs already"
+      const why =
+        state === "deferred"
+          ? "it waits for other jobs; to release it, cancel them with `release`"
+          : "it is already running"
       throw new CallboardError("job-exists", `job ${id} is ${state}: ${why}`, { id })
     }
     return startedNow(record, Date.now())

@@ -139,7 +139,7 @@ const changePart = async (
     const written = await store.write([{ key, value: encodePart(next), expect: entry.revision }])
     if (written !== "conflict") return next
   }
-  throw new TransportError("unavailable", "the members of a chord end too fast")
+  throw new TransportError("unavailable", "the members of the chord end too quickly; try again")
 }
 
 /**
@@ -216,7 +216,7 @@ export const settleChord = async (
     if (!isPermanent(answer.error) || refusals.length > 1) throw answer.error
     refusals.push(answer.error)
   }
-  throw new TransportError("unavailable", `job ${chord.body} changes too fast`)
+  throw new TransportError("unavailable", `job ${chord.body} keeps changing; try again`)
 }
 
 const changeOf = (
@@ -242,7 +242,7 @@ const changeOf = (
   const next = handedOver(record, full?.success ?? message, now)
   if (next?.kind === "released") return { ...at, record: next.record, post: [next.posting] }
   if (next?.kind === "fewer") return { ...at, record: next.record }
-  return fail(unreadable(next?.kind === "invalid" ? next.why.message : "it does not wait for members"), false)
+  return fail(unreadable(next?.kind === "invalid" ? next.why.message : "it is not waiting for members"), false)
 }
 
 const memberFailed = ({ members }: Extract<HandOver, { kind: "failed" }>): JobError => {
@@ -250,7 +250,7 @@ const memberFailed = ({ members }: Extract<HandOver, { kind: "failed" }>): JobEr
   const others = members.length === 1 ? "" : `, and ${members.length - 1} more of its group`
   return {
     name: "MemberFailed",
-    message: `job ${first?.job} ${inWords[first?.state ?? "gone"]}${others}; run these again, and then this one`,
+    message: `job ${first?.job} ${inWords[first?.state ?? "gone"]}${others}; run them again, then this job`,
     reason: "member-failed",
   }
 }
@@ -260,7 +260,7 @@ const inWords = {
   failed: "has failed",
   cancelled: "was cancelled",
   expired: "has expired",
-  gone: "was deleted, or is not kept any more",
+  gone: "was deleted or is no longer kept",
 } as const
 
 /** Lets members that have not succeeded end anew, before the body is run again. Fails as the store does. */

@@ -38,7 +38,7 @@ export const defer = async (
   tombstones: ReadonlyMap<string, Found> = new Map(),
 ): Promise<ReadonlyArray<Deferred>> => {
   const answers = new Map<string, Deferred>()
-  let error = new TransportError("internal", "the transport gave no answer", { outcome: "unknown" })
+  let error = new TransportError("internal", "the transport did not answer", { outcome: "unknown" })
   try {
     const { acceptable, refused } = await checkAll(connection, postings, accepted)
     for (const [id, problem] of refused) answers.set(id, problem)
@@ -153,7 +153,7 @@ export const firstBeforeItsParent = (
     if (later !== undefined)
       return {
         index,
-        error: invalidAfter(`job ${later} comes later in the list; put it before those that wait for it`),
+        error: invalidAfter(`job ${later} comes later in the list; put it before the tasks that wait for it`),
       }
   }
   return undefined
@@ -225,17 +225,14 @@ const problemOf = (
   const { id, message } = posting
   const unknown = parents.find((parent) => !known.has(parent))
   if (unknown !== undefined) {
-    return invalidAfter(
-      `there is no job ${unknown}; one that ended long ago is not known any more and need not be waited for`,
-      id,
-    )
+    return invalidAfter(`there is no job ${unknown}; if it ended long ago and is no longer kept, leave it out`, id)
   }
   // The task is published only when the job is released. A task that the transport can never take must be refused now.
   const frame = encodeEnvelope(message)
   if (Result.isFailure(frame)) return new CallboardError("invalid-input", frame.failure.message, { id })
   const { maxTask } = transport.capabilities
   if (frame.success.length <= maxTask) return undefined
-  const why = `the task has ${frame.success.length} bytes, and transport ${transport.name} takes ${maxTask}`
+  const why = `the task has ${frame.success.length} bytes; transport ${transport.name} takes at most ${maxTask}`
   return new CallboardError("too-large", why, { id })
 }
 

@@ -151,7 +151,7 @@ const progress = async (
   for (let from = 0; from < all.length; from += MOVED_AT_A_TIME) {
     let pending = all.slice(from, from + MOVED_AT_A_TIME)
     for (let tried = 0; pending.length > 0; tried++) {
-      if (tried === MAX_TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
+      if (tried === MAX_TRIES) throw new TransportError("unavailable", "the waiting jobs keep changing; try again")
       // A second try is made at once: a refusal is answered by it as well.
       if (tried > 1) await beforeTry(tried)
       const moved = await move(connection, pending)
@@ -243,7 +243,7 @@ const changeOf = (
 /** Why a job can never start: the record of a parent is not kept any more. */
 const parentGone = (parent: string): JobError => ({
   name: "DependencyGone",
-  message: `job ${parent}, for which it waited, is not kept any more, and is not known to have succeeded; run this one all the same by retrying it`,
+  message: `job ${parent}, for which it waited, is no longer kept and may not have succeeded; retry this job to run it anyway`,
   reason: "dependency-gone",
 })
 
@@ -253,7 +253,7 @@ export const unreadable = (why: string): JobError => ({ name: "InvalidTask", mes
 /** The transport refuses the task for good. */
 export const refused = ({ message }: TransportError): JobError => ({
   name: "NotReleased",
-  message: `it waits for nothing any more, but the transport refuses its task: ${message}`,
+  message: `the job is ready to start, but the transport refuses its task: ${message}`,
   reason: "not-released",
 })
 

@@ -50,7 +50,7 @@ export const embedProblem = (embed: Embed, id: string, countsChords = false): st
 const problemOf = (embed: Embed, id: string, countsChords: boolean): string | undefined => {
   // Celery's clients leave the number of tasks in their result backend, and no message of a chord says it.
   if (embed.chord !== null && !countsChords)
-    return "chords of Celery are not supported: no message says how many tasks there are; submit the body with `chord`"
+    return "Celery chords are not supported, because their messages do not contain the number of tasks; submit the body with `chord`"
   // An id names one job: a second follow-up with the same id would count as a duplicate and never run.
   const onSuccess = new Set([id])
   const onFailure = new Set([id])

@@ -58,7 +58,7 @@ export const readable = (thrown: unknown): unknown => {
     void (thrown instanceof Error)
     return thrown
   } catch {
-    return new Error("what the handler threw cannot be read")
+    return new Error("the error that the handler threw cannot be read")
   }
 }
 
@@ -108,7 +108,7 @@ export const OUTCOME_LOST = "outcome-lost"
 /** The error of a job whose handler has run, where its outcome could not be stored. */
 export const outcomeLost = (why: string): JobError => ({
   name: "OutcomeLost",
-  message: kept(`its handler has run, and its outcome could not be stored: ${why}`, MAX_MESSAGE),
+  message: kept(`the handler has run, but its outcome could not be stored: ${why}`, MAX_MESSAGE),
   reason: OUTCOME_LOST,
 })
 
@@ -150,7 +150,7 @@ export class KnownFailure extends Error {
 
 /** The abort reason of the handler's signal at its soft time limit. */
 export const softLimit = (seconds: number): DOMException =>
-  new DOMException(`it ran longer than its soft limit of ${seconds} s`, "TimeoutError")
+  new DOMException(`it exceeded its soft time limit of ${seconds} s`, "TimeoutError")
 
 /** The error of an attempt that threw the abort reason of its signal, or an error whose cause it is. */
 export const softLimitError = (thrown: unknown, reason: DOMException | undefined): JobError | undefined =>

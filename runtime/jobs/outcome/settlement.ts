@@ -403,7 +403,7 @@ export const duplicate = (attempt: Attempt, by: JobRecord): Settlement => {
   const id = `duplicate-${digestOf(encoder.encode(made))}`
   const alone = { ...task, id, rootId: id, parentId: null, group: null, groupIndex: null, retries: 0, eta: null, own }
   const { message } = posting
-  const why = `the job ${posting.id} is another one (${by.name}, ${by.state}), and stays as it is: give each task an id of its own`
+  const why = `id ${posting.id} belongs to another job (${by.name}, ${by.state}), which is not changed: give each task its own id`
   const { name, queue, priority, submittedAt } = attempt.record
   return {
     token: attempt.token,

@@ -16,7 +16,7 @@ const Tasks = Schema.Array(
   Schema.StructWithRest(Schema.Struct({ task: Schema.String }), [Schema.Record(Schema.String, Schema.Unknown)]),
 )
   .check(Schema.isMinLength(1), Schema.isMaxLength(MAX_MEMBERS))
-  .annotate({ description: "Tasks with the same fields as one that is submitted by itself" })
+  .annotate({ description: "Tasks, with the same fields as a single submitted task" })
 
 /** The group that a task waits for. */
 export const ChordField = Schema.Union([
@@ -26,16 +26,16 @@ export const ChordField = Schema.Union([
     group: Schema.optionalKey(Name.annotate({ description: "Name of the group; the default is the id of this job" })),
     allowFailure: Schema.optionalKey(
       Schema.Boolean.annotate({
-        description: "Starts also where members fail: it gets a reference in place of a result",
+        description: "Start even if members fail: the job then gets a reference in place of a result",
       }),
     ),
     immutable: Schema.optionalKey(
-      Schema.Boolean.annotate({ description: "Does not get the results before its own arguments" }),
+      Schema.Boolean.annotate({ description: "Do not pass the results before its own arguments" }),
     ),
   }),
 ]).annotate({
   description:
-    "Members of a group, submitted with this task, which starts once all have succeeded and gets the list of their results before its own arguments",
+    "Members of a group, submitted with this task. The task starts once all have succeeded, and gets the list of their results before its own arguments",
 })
 
 /** Where a task belongs: the chord that it is a member of, and the one whose body it is. */
@@ -108,7 +108,7 @@ const place = <S extends Body>(
   depth = 0,
 ): ReadonlyArray<Placed<S>> => {
   if (!hasChord(submission)) return [{ submission, id, placement }]
-  if (depth === MAX_NESTED) refuse("chord", `more than ${MAX_NESTED} are in each other, or in one chain`)
+  if (depth === MAX_NESTED) refuse("chord", `more than ${MAX_NESTED} chords are nested, or in one chain`)
   if (submission.chain?.some((link) => link.chord !== undefined))
     return placeChain(submission, id, given, placement, depth)
   const { tasks, group = id, allowFailure, immutable } = chordOf(submission.chord ?? [])
@@ -117,7 +117,7 @@ const place = <S extends Body>(
   for (const [at, value] of tasks.entries()) {
     const parsed = Result.flatMap(given.parse(value), (member) =>
       resultOf(() => {
-        if (member.group !== undefined) refuse("group", "is that of the chord: leave it out")
+        if (member.group !== undefined) refuse("group", "is set by the chord: leave it out")
         const own = member.id ?? `${id}-${at}`
         const { promised } = withPromises(member, own)
         const { chain = [] } = member
@@ -161,8 +161,8 @@ const placeChain = <S extends Body>(
   const before = links.slice(0, at)
   const { chord: tasks = [], immutable, delay, expires, ...link } = links[at] ?? refuse("chain", "has no chord")
   const field = `chain[${at}]`
-  if (delay !== undefined) refuse(`${field}.delay`, "is for links without a chord: give it to the members")
-  if (expires !== undefined) refuse(`${field}.expires`, "is for links without a chord: give it to the members")
+  if (delay !== undefined) refuse(`${field}.delay`, "is only for links without a chord: set it on the members")
+  if (expires !== undefined) refuse(`${field}.expires`, "is only for links without a chord: set it on the members")
   const members = tasks.map((task, place) => ({ ...task, id: task.id ?? `${link.id}-${place}` }))
   const promised = members.flatMap((each, place): ReadonlyArray<Promised> => {
     const isNamed = tasks[place]?.id !== undefined
@@ -171,7 +171,7 @@ const placeChain = <S extends Body>(
   const ids = [id, ...links.map((each) => each.id), ...members.map((each) => each.id)]
   const known = new Set<string>()
   for (const each of ids) {
-    if (known.has(each)) refuse(`${field}.chord`, `the id ${each} is given twice`)
+    if (known.has(each)) refuse(`${field}.chord`, `id ${each} is used twice`)
     known.add(each)
   }
   const { member, group, groupIndex, rootId } = placement
@@ -203,7 +203,7 @@ const placeChain = <S extends Body>(
   const tail = place(after, link.id, given, inTail, depth + 1)
   const [first, ...others] = head
   const [body, ...later] = tail
-  if (first === undefined || body === undefined) throw new Error("a task is among its parts")
+  if (first === undefined || body === undefined) throw new Error("a task contains itself")
   return [
     { ...first, placement: { ...(first.placement ?? placement), fanOut } },
     {

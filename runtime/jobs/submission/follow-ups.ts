@@ -20,7 +20,7 @@ export const TimeLimitField = Schema.Union([
   Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
 ]).annotate({
   message: "must be a duration, or an object with soft and hard",
-  description: "Longest an attempt may take; a number or text is the hard limit, -1 none",
+  description: "Time limit of an attempt; a number or text is the hard limit, -1 means none",
 })
 
 /** The fields of a task that follows another. */
@@ -35,11 +35,11 @@ const fields = {
   priority: Schema.optionalKey(whole({ min: 0, max: 9 })),
   delay: Schema.optionalKey(Duration),
   immutable: Schema.optionalKey(
-    Schema.Boolean.annotate({ description: "Does not get the result (or the error) before its own arguments" }),
+    Schema.Boolean.annotate({ description: "Do not pass the result (or the error) before its own arguments" }),
   ),
   expires: Schema.optionalKey(
     Schema.Union([Schema.Finite, Schema.String]).annotate({
-      description: "Must start before this: a time (ISO 8601), or a duration from when it is submitted",
+      description: "The latest start: a time (ISO 8601), or a duration from its submission",
     }),
   ),
   timeLimit: Schema.optionalKey(TimeLimitField),
@@ -57,12 +57,12 @@ const FollowUpSchema = Schema.Struct({
   chord: Schema.optionalKey(
     LastFollowUps.check(Schema.isMinLength(1), Schema.isMaxLength(MAX_IN_CHAIN)).annotate({
       description:
-        "Of a link: a group that starts in its place, each with the result of the link before; this task then gets the list of their results",
+        "On a link: a group that starts in its place, each member with the result of the link before; this task then gets the list of their results",
     }),
   ),
   errbacks: Schema.optionalKey(
     LastFollowUps.check(Schema.isMaxLength(100)).annotate({
-      description: "Submitted when it fails, besides those that a chain's links inherit",
+      description: "Submitted when it fails, in addition to the errbacks that the links of a chain inherit",
     }),
   ),
 }).annotate({ identifier: "FollowUp" })
@@ -95,7 +95,7 @@ export const checkFollowUps = (lists: Lists, own: string): void => {
   if (chain.length * errbacks.length > MAX_FOLLOW_UPS) {
     refuse(
       "errbacks",
-      `are on each link of the chain: ${chain.length} × ${errbacks.length} are more than ${MAX_FOLLOW_UPS}`,
+      `apply to each link of the chain: ${chain.length} × ${errbacks.length} is more than ${MAX_FOLLOW_UPS}`,
     )
   }
 }
@@ -182,7 +182,7 @@ const expiresOf = (field: string, expires: number | string): number | string =>
 
 /** `inherited`: errbacks that the follow-up has beside its own. */
 const signatureOf = (followUp: FollowUp, field: string, inherited: ReadonlyArray<Signature> = []): Signature => {
-  if (followUp.chord !== undefined) refuse(`${field}.chord`, "is for links of a chain that is submitted now")
+  if (followUp.chord !== undefined) refuse(`${field}.chord`, "is only for links of a chain that is submitted now")
   const given = bodyOfInput(followUp)
   if (Result.isFailure(given)) return refuse(`${field}.${given.failure.field}`, given.failure.message)
   if (followUp.queue !== undefined) {
@@ -194,7 +194,7 @@ const signatureOf = (followUp: FollowUp, field: string, inherited: ReadonlyArray
   const countdown = followUp.delay === undefined ? undefined : milliseconds(`${field}.delay`, followUp.delay) / 1000
   const lasts = expires === undefined ? undefined : expiresOf(`${field}.expires`, expires)
   if (typeof lasts === "number" && countdown !== undefined && lasts <= countdown)
-    refuse(`${field}.expires`, "is over before the task may start")
+    refuse(`${field}.expires`, "passes before the task can start")
   const refuseBelow = (name: string, why: string): never => refuse(`${field}.${name}`, why)
   const { hardMs, softMs } = timeLimit === undefined ? {} : timeLimitOf(timeLimit, "timeLimit.", refuseBelow)
   return {

@@ -20,41 +20,41 @@ const AfterField = Schema.Union([
   JobIds,
   Schema.Struct({
     ids: Schema.Union([Schema.String, JobIds]),
-    allowFailure: Schema.optionalKey(
-      Schema.Boolean.annotate({ description: "Their failure will do as well as their success" }),
-    ),
+    allowFailure: Schema.optionalKey(Schema.Boolean.annotate({ description: "Start even if they fail" })),
   }),
 ]).annotate({
   description:
-    "Ids of jobs that must have succeeded before this one starts; until then it is `deferred`. A cancelled one is waited for until it has run again and succeeded",
+    "Ids of jobs that must succeed before this one starts; until then it is `deferred`. A cancelled job must run again and succeed",
 })
 
 /** Everything about a task but its name. */
 export const SubmissionFieldsSchema = Schema.Struct({
   meth: Schema.optionalKey(Name.annotate({ description: "Method of the actor; the default is `run`" })),
-  input: Schema.optionalKey(Schema.Unknown.annotate({ description: "What the method gets. An object, or one value" })),
+  input: Schema.optionalKey(
+    Schema.Unknown.annotate({ description: "The input of the method: an object, or a single value" }),
+  ),
   args: Schema.optionalKey(Schema.Array(Schema.Unknown).annotate({ description: "Positional arguments" })),
-  kwargs: Schema.optionalKey(Json.annotate({ description: "Keyword arguments; instead of `input`" })),
-  id: Schema.optionalKey(JobId.annotate({ description: "Job id; submitting again with the same id is safe" })),
+  kwargs: Schema.optionalKey(Json.annotate({ description: "Keyword arguments, instead of `input`" })),
+  id: Schema.optionalKey(JobId.annotate({ description: "Job id; it is safe to submit again with the same id" })),
   unique: Schema.optionalKey(
     Schema.Literals(["id", true]).annotate({
-      description: "Refused as `job-exists` while another job with its id is kept, also one with the same task",
+      description: "Refuse the task as `job-exists` while a job with its id is kept, even one with the same task",
     }),
   ),
   queue: Schema.optionalKey(Name),
   priority: Schema.optionalKey(whole({ min: 0, max: 9 }).annotate({ description: "0–9, 9 first" })),
-  front: Schema.optionalKey(Schema.Boolean.annotate({ description: "Before every priority" })),
-  delay: Schema.optionalKey(Duration.annotate({ description: "Not before this much later" })),
-  eta: Schema.optionalKey(Schema.String.annotate({ description: "Not before this time: ISO 8601, UTC if no zone" })),
+  front: Schema.optionalKey(Schema.Boolean.annotate({ description: "Ahead of all priorities" })),
+  delay: Schema.optionalKey(Duration.annotate({ description: "Delay before the job starts" })),
+  eta: Schema.optionalKey(Schema.String.annotate({ description: "The earliest start: ISO 8601, UTC if no zone" })),
   expires: Schema.optionalKey(
     Schema.Union([Schema.Finite, Schema.String]).annotate({
-      description: "Must start before this: a time (ISO 8601), or a duration from now",
+      description: "The latest start: a time (ISO 8601), or a duration from now",
     }),
   ),
   timeLimit: Schema.optionalKey(TimeLimitField),
   retry: Schema.optionalKey(RetryField),
   repeat: Schema.optionalKey(
-    RepeatField.annotate({ description: "Runs it again after each success, as the next run of the same job" }),
+    RepeatField.annotate({ description: "Run it again after each success, as the next run of the same job" }),
   ),
   callbacks: Schema.optionalKey(
     FollowUps.annotate({ description: "Submitted when it succeeds; each gets the result before its own arguments" }),
@@ -74,32 +74,34 @@ export const SubmissionFieldsSchema = Schema.Struct({
   parentId: Schema.optionalKey(
     Name.annotate({
       description:
-        "The job that it follows, which its handler may read; a token needs `read` and `payload` to name one",
+        "The job that it follows, which its handler can read; a token needs `read` and `payload` to name one",
     }),
   ),
   rootId: Schema.optionalKey(Name),
   group: Schema.optionalKey(Name),
   ttl: Schema.optionalKey(
     Duration.annotate({
-      description: "How long it may wait once it is due; then it expires. Over once it has started",
+      description: "How long it may wait once it is due before it expires; no longer applies once it has started",
     }),
   ),
   resultTtl: Schema.optionalKey(
-    Duration.annotate({ description: "How long a success is kept; 0: it is gone at once; negative: for ever" }),
+    Duration.annotate({ description: "How long a success is kept; 0: it is removed at once; negative: indefinitely" }),
   ),
-  failureTtl: Schema.optionalKey(Duration.annotate({ description: "How long a failure is kept; negative: for ever" })),
+  failureTtl: Schema.optionalKey(
+    Duration.annotate({ description: "How long a failure is kept; negative: indefinitely" }),
+  ),
   shadow: Schema.optionalKey(Name.annotate({ description: "Name to show instead of task and method" })),
   description: Schema.optionalKey(Text(1_000)),
   details: Schema.optionalKey(
-    Json.annotate({ description: "What the job is about, for people and programs; never changes" }),
+    Json.annotate({ description: "A description of the job, for people and programs; it never changes" }),
   ),
   book: Schema.optionalKey(
     Schema.Struct({ name: Name, uuid: Name }).annotate({
-      description: "The book of tasks that it belongs to; only carried",
+      description: "The book of tasks to which it belongs; passed on unchanged",
     }),
   ),
-  meta: Schema.optionalKey(Json.annotate({ description: "Your own data; you and the handler may change it" })),
-  headers: Schema.optionalKey(Json.annotate({ description: "Custom headers; the handler sees them" })),
+  meta: Schema.optionalKey(Json.annotate({ description: "Your own data, which you and the handler can change" })),
+  headers: Schema.optionalKey(Json.annotate({ description: "Custom headers, which the handler can read" })),
 })
 
 export const SubmissionSchema = Schema.Struct({
@@ -128,18 +130,18 @@ const plainSubmission = (value: object): Submission | undefined => {
 /** Fails with `invalid-input` for what are no fields of a task: its input, say, would be lost where it stands alone. */
 export const checkFields = (fields: unknown): void => {
   if (!isMap(fields))
-    throw new CallboardError("invalid-input", "the fields of a task are an object, such as { input: … }")
+    throw new CallboardError("invalid-input", "the fields of a task must be an object, such as { input: … }")
 }
 
 /** Fails with `invalid-input` for what is no list of tasks. */
 export const checkTasks = (tasks: unknown): void => {
   if (!Array.isArray(tasks))
-    throw new CallboardError("invalid-input", "the tasks are a list of objects with a `task` each")
+    throw new CallboardError("invalid-input", "the tasks must be a list of objects, each with a `task`")
 }
 
 const isTask = <S>(value: S): value is S & object => isMap(value)
 
-const noTask = () => new CallboardError("invalid-input", "a task is an object with at least a `task` field")
+const noTask = () => new CallboardError("invalid-input", "a task must be an object with at least a `task` field")
 
 /** The fields that travel, and are shown, as plain JSON. */
 const PLAIN_FIELDS = ["details", "meta", "headers"] as const

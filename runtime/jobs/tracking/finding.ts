@@ -32,13 +32,13 @@ export const notFound = (id: string): CallboardError => new CallboardError("not-
 const brokenPromise = (id: string, before: string): CallboardError =>
   new CallboardError(
     "not-found",
-    `there is no job ${id}, and there will be none: the job before it ${before === "gone" ? "is not kept any more" : before}`,
+    `there is no job ${id} and there will be none: the job before it ${before === "gone" ? "is no longer kept" : before}`,
     { id },
   )
 
 /** Only the tombstone of a job is left. Where that is given, it says when the job ended, and for how long it was kept. */
 export const goneError = (id: string, tombstone?: JobRecord): CallboardError =>
-  new CallboardError("gone", `job ${id} is not kept any more${tombstone === undefined ? "" : storyOf(tombstone)}`, {
+  new CallboardError("gone", `job ${id} is no longer kept${tombstone === undefined ? "" : storyOf(tombstone)}`, {
     id,
   })
 
@@ -176,7 +176,7 @@ export const whenReachable = async <A>(
 export const isAway = (cause: unknown): boolean => cause instanceof TransportError && cause.retryable
 
 /** Without a reason, `abort` makes an exception with its stack for each wait, which takes several times as long. */
-const OVER = "the wait is over"
+const OVER = "the wait has ended"
 
 /**
  * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).

@@ -60,7 +60,8 @@ export const addToHistory = async (
     const value = { outcomes: merged([...earlier, ...before]) }
     return keepMs < 0 ? { value } : { value, ttlMs: Math.max(keepMs, 1_000) }
   })
-  if (changed === "conflict") throw new TransportError("unavailable", `the history of job ${id} changes too fast`)
+  if (changed === "conflict")
+    throw new TransportError("unavailable", `the history of job ${id} keeps changing; try again`)
 }
 
 /** Far longer than a deletion takes. */

@@ -30,7 +30,7 @@ export interface QueuePlace {
 /** Fails with `unsupported` where the transport cannot list what waits. */
 const browserOf = ({ jobs, transport }: Connection): NonNullable<Connection["jobs"]["waiting"]> => {
   if (jobs.waiting !== undefined) return (what, max) => jobs.waiting?.(what, max) ?? Promise.resolve([])
-  throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in a queue`)
+  throw new CallboardError("unsupported", `transport ${transport.name} cannot list the jobs that wait in a queue`)
 }
 
 /** The name of a queue. Fails with `invalid-input`. */

@@ -74,8 +74,12 @@ export type WaitCause = typeof WaitCause.Type
 /** Why a job waits: the first cause is the true one; the others would hold it up next. */
 export const Why = Schema.Struct({
   id: Text,
-  state: Schema.optionalKey(Schema.Literals(STATES).annotate({ description: "Absent if the transport is unreachable" })),
-  causes: Schema.Array(WaitCause).annotate({ description: "The actual cause first, then the causes that would delay the job next" }),
+  state: Schema.optionalKey(
+    Schema.Literals(STATES).annotate({ description: "Absent if the transport is unreachable" }),
+  ),
+  causes: Schema.Array(WaitCause).annotate({
+    description: "The actual cause first, then the causes that would delay the job next",
+  }),
 }).annotate({ identifier: "Why" })
 export type Why = typeof Why.Type
 

@@ -51,8 +51,7 @@ const secondsSince = (since: string | undefined, now: number): string =>
   `${Math.max(0, Math.round((now - Date.parse(since ?? "")) / 1000))} s`
 
 /** What ends a handler that blocks its worker. */
-const ending = (id: string): string =>
-  `to restart that worker: callboard cancel ${shellWord(id)} --terminate`
+const ending = (id: string): string => `to restart that worker: callboard cancel ${shellWord(id)} --terminate`
 
 const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: number): WaitCause => {
   const { id, state, endedAt, error, dead, timeline, terminated } = record
@@ -361,7 +360,9 @@ const noteCause = (note: NonNullable<WaitFacts["postponements"]>[number], facts:
   const { reason, worker, until, detail, waits = false } = note
   const { actor, now } = facts
   const method = `${actor}.${facts.method}`
-  const again = waits ? `worker ${worker} holds it and starts it when the limit allows` : `it is delivered again ${when(until, now)}`
+  const again = waits
+    ? `worker ${worker} holds it and starts it when the limit allows`
+    : `it is delivered again ${when(until, now)}`
   const atLatest = waits ? again : `${again} at the latest`
   const advice: Readonly<Record<Postponement["reason"], string>> = {
     "unknown-actor": `worker ${worker} took it but does not serve it: ${detail}; ${again}. Workers that share a queue must serve the same actors`,

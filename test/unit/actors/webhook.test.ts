@@ -272,11 +272,11 @@ describe("webhook.notify", () => {
       error: { name: "NoEndedJob", message: expect.stringContaining(message) },
     })
     expect(await outcomeAfter()).toMatchObject(nothing("it follows no job"))
-    expect(await outcomeAfter("unheard-of")).toMatchObject(nothing("job unheard-of is not kept any more"))
+    expect(await outcomeAfter("unheard-of")).toMatchObject(nothing("job unheard-of is no longer kept"))
     const forgotten = await worker.client.submit("shop.sell")
     await forgotten.result()
     await forgotten.delete()
-    expect(await outcomeAfter(forgotten.id)).toMatchObject(nothing("is not kept any more"))
+    expect(await outcomeAfter(forgotten.id)).toMatchObject(nothing("is no longer kept"))
     const waiting = await worker.client.submit("shop.wait", { delay: 60 })
     expect(await outcomeAfter(waiting.id)).toMatchObject(nothing(`job ${waiting.id} is scheduled`))
     expect(hook.received).toEqual([])

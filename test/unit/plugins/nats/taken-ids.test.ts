@@ -124,7 +124,7 @@ test("the dead letter can be run under its own id, and the same task again makes
     attempts: 0,
     error: {
       name: "DuplicateId",
-      message: expect.stringContaining(`the job ${job.id} is another one (till.pay, succeeded)`),
+      message: expect.stringContaining(`id ${job.id} belongs to another job (till.pay, succeeded)`),
     },
   })
   const again = client.job(letter.id)

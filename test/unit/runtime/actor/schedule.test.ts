@@ -23,7 +23,7 @@ test("a method without one has none", () => {
 })
 
 test.each([
-  ["0 0 30 2 *", 'method clock.tick: schedule.cron: "0 0 30 2 *" is never due: no such day exists'],
+  ["0 0 30 2 *", 'method clock.tick: schedule.cron: "0 0 30 2 *" is never due, because no such day exists'],
   [{ cron: "* * * * *", timeZone: "Mars" }, 'schedule.timeZone: "Mars" is no time zone; write it like Europe/Berlin'],
   [{ every: 0 }, "schedule.every: must be at least 1 second"],
   [{}, "schedule.cron: give one of `cron`, `every` and `at`"],

@@ -25,7 +25,7 @@ test("a caller that stops waiting is not told that the time was over", async () 
   onTestFinished(() => client.close())
   const signal = AbortSignal.timeout(50)
   const claim = client.board("builds").take("me", { wait: "20s", signal })
-  await expect(claim).rejects.toThrow("the wait for a job of board builds was given up")
+  await expect(claim).rejects.toThrow("the wait for a job of board builds was cancelled")
 })
 
 test("a claim that joins a look finds what was posted after that look began", async () => {

@@ -72,12 +72,12 @@ test.each([null, 5, "tea", ["tea"], Symbol("tea")])(
     for (const { submit } of [{ submit: client.submit.bind(client) }, connectHttp(url)])
       await expect(Reflect.apply(submit, undefined, ["work.echo", fields])).rejects.toMatchObject({
         code: "invalid-input",
-        message: "the fields of a task are an object, such as { input: … }",
+        message: "the fields of a task must be an object, such as { input: … }",
       })
     for (const { submitMany } of [{ submitMany: client.submitMany.bind(client) }, connectHttp(url)])
       await expect(Reflect.apply(submitMany, undefined, [{ task: "work.echo" }])).rejects.toMatchObject({
         code: "invalid-input",
-        message: "the tasks are a list of objects with a `task` each",
+        message: "the tasks must be a list of objects, each with a `task`",
       })
     await expect(Reflect.apply(client.board("b").post, client.board("b"), ["a", fields])).rejects.toMatchObject({
       code: "invalid-input",

@@ -130,7 +130,7 @@ test("waits end when there is a job, when their time is over, and with their sig
   const over = later.wait({ signal: stop.signal })
   stop.abort()
   expect(await over).toBe(false)
-  expect(await given).toEqual({ code: "not-found", message: "the wait for a job of board empty was given up" })
+  expect(await given).toEqual({ code: "not-found", message: "the wait for a job of board empty was cancelled" })
 })
 
 test("lists of jobs and schedules refuse the same in code and over HTTP", async () => {

@@ -148,7 +148,7 @@ test("what is refused says why, and names the field", async () => {
   await expect(client.submit("absent", {})).rejects.toMatchObject(refusal("unknown-actor"))
   await expect(client.submit("work", { meth: "echo", unique: "id" })).rejects.toMatchObject({
     code: "invalid-input",
-    message: "unique: needs an `id`, which no other job may have",
+    message: "unique: needs an `id` that no other job has",
   })
   await expect(client.submitMany([{ task: "work.echo" }, { task: "work.echo", unique: true }])).rejects.toMatchObject({
     code: "invalid-input",
@@ -193,7 +193,7 @@ test("an id that an address cannot hold is not found, and no other route is aske
     for (const call of calls)
       expect(await fails(call())).toMatchObject({
         code: "not-found",
-        message: `there is nothing with the id "${id}" over HTTP`,
+        message: `the id "${id}" cannot be used over HTTP`,
       })
     expect(await board.findOwner(id)).toBe(null)
   }
@@ -261,7 +261,7 @@ test("a task whose answer was lost counts once when it is submitted again with i
   const lost = await fails(lossy.submit("counter", { input: 1 }))
   expect(lost).toMatchObject({ code: "transport-unavailable", details: { outcome: "unknown", id: expect.any(String) } })
   const { id = "" } = lost.details
-  expect(lost.message).toContain(`submitting it again with id ${id} is safe`)
+  expect(lost.message).toContain(`it is safe to submit it again with id ${id}`)
   const many = await lossy.submitMany([
     { task: "counter", input: 2 },
     { task: "counter", input: 3, id: "mine" },

@@ -278,7 +278,7 @@ test("a short token is refused where other machines reach the service, by its pl
   await expect(starting).rejects.toMatchObject({
     code: "invalid-input",
     message:
-      "http.tokens[1]: token: must have at least 16 characters, since 0.0.0.0 can be reached from other machines; make one with `openssl rand -hex 32`",
+      "http.tokens[1]: token: must have at least 16 characters, because 0.0.0.0 is reachable from other machines; make one with `openssl rand -hex 32`",
   })
   await start({ http: { port: 0, tokens: both } })
 })

@@ -89,7 +89,7 @@ test("requests that wait are answered when the service stops", async () => {
   await service.stop()
   const answers = await Promise.all(waiting)
   expect(answers[0]).toMatchObject({ status: 200, body: { complete: false } })
-  expect(answers[1]).toMatchObject({ status: 404, body: { detail: "the wait for a job of board other was given up" } })
+  expect(answers[1]).toMatchObject({ status: 404, body: { detail: "the wait for a job of board other was cancelled" } })
 })
 
 test("a job that was posted is answered for, also where it cannot be read just then", async () => {

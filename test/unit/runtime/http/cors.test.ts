@@ -55,8 +55,8 @@ test("an EventSource gives its token in the query, on streams alone", async () =
 
 test.each([
   [{ origins: [PAGE] }, /need a token/],
-  [{ origins: [`${PAGE}/path`], tokens: TOKENS }, /is no origin such as/],
-  [{ origins: ["*"], tokens: TOKENS }, /is no origin such as/],
+  [{ origins: [`${PAGE}/path`], tokens: TOKENS }, /is not an origin such as/],
+  [{ origins: ["*"], tokens: TOKENS }, /is not an origin such as/],
 ])("%j is refused at the start", async (http, message) => {
   await expect(start({ http: { port: 0, ...http } })).rejects.toMatchObject({
     code: "invalid-input",

@@ -326,7 +326,7 @@ describe("bulk", () => {
     await finished(running, { task: "work.fail" })
     await running.service.client.pause("default")
     const { body } = await running.ask("POST", "/v1/jobs/retry?state=failed&dryRun=true")
-    expect(body.warnings).toEqual([{ code: "paused", text: "paused: the queue default" }])
+    expect(body.warnings).toEqual([{ code: "paused", text: "paused queue: default" }])
   })
 
   test("a dry run warns of a queue from which no worker takes", async () => {
@@ -334,7 +334,7 @@ describe("bulk", () => {
     const { id } = await running.service.client.submit("work.fail", { queue: "lonely" })
     await running.service.client.job(id).cancel()
     const { body } = await running.ask("POST", "/v1/jobs/retry?state=cancelled&dryRun=true")
-    expect(body.warnings).toEqual([{ code: "no-worker", text: "no worker takes from the queue lonely" }])
+    expect(body.warnings).toEqual([{ code: "no-worker", text: "no worker consumes queue lonely" }])
   })
 
   test("a dry run warns of a cause that is still there, of limits, and of what must not run twice", async () => {
@@ -361,8 +361,8 @@ describe("bulk", () => {
       await finished(running, { task: "slow.keyed", input: { tenant: "a" } }),
     ]
     const plan = async () => (await running.ask("POST", "/v1/jobs/retry?state=failed&dryRun=true")).body
-    const limited = { code: "limited", text: "the limit of slow.fail (1/m) makes them take about a minute" }
-    const once = { code: "not-idempotent", text: 'must not run twice, by its own word (onLost: "fail"): slow.fail' }
+    const limited = { code: "limited", text: "with the limit of slow.fail (1/m) they take about a minute" }
+    const once = { code: "not-idempotent", text: 'must not run twice (onLost: "fail"): slow.fail' }
     // The worker has not written its counts yet.
     expect((await plan()).warnings).toEqual([limited, once])
     const { fingerprint } = (await running.ask("GET", `/v1/jobs/${ids[0]}`)).body
@@ -373,7 +373,7 @@ describe("bulk", () => {
       return told.warnings.length > 2 ? told : undefined
     })
     expect(warnings).toEqual([
-      { code: "still-failing", text: "slow.fail still fails so: 28 of its last 31 attempts failed" },
+      { code: "still-failing", text: "slow.fail is still failing this way: 28 of its last 31 attempts failed" },
       limited,
       once,
     ])

@@ -37,7 +37,7 @@ describe("starting", () => {
     await expect(starting).rejects.toMatchObject({
       code: "invalid-input",
       details: { field: "http.port" },
-      message: `http.port: 127.0.0.1:${port} is taken; choose another port, or 0 for a free one`,
+      message: `http.port: 127.0.0.1:${port} is in use; choose another port, or 0 for a free one`,
     })
     await new Promise((resolve) => taken.close(resolve))
   })

@@ -23,7 +23,7 @@ test("stats count jobs, and say what is wrong", async () => {
     wait: { p50: expect.any(Number) },
     handlers: { busy: 0, all: 0 },
     workers: { alive: 0, lost: 0 },
-    verdict: "work.fail fails. All else is well.",
+    verdict: "work.fail fails. Everything else is fine.",
     findings: [{ code: "failing", severity: "bad", evidence: { task: "work.fail", failed: 5, attempts: 5 } }],
   })
   const tasks = await ask("GET", "/v1/tasks?sort=failed&limit=1")

@@ -124,7 +124,7 @@ test.each([
   } else await posting
   expect(await client.schedules.find("hourly")).toMatchObject({
     runs: [],
-    missed: { count: 1, latest: [{ why: "refused", detail: `another job has taken its id, ${taken}` }] },
+    missed: { count: 1, latest: [{ why: "refused", detail: `another job has its id, ${taken}` }] },
   })
 })
 

@@ -182,19 +182,19 @@ describe("daylight saving in America/New_York", () => {
 })
 
 test.each([
-  ["0 0 30 2 *", "is never due: no such day exists"],
-  ["0 0 31 4 *", "is never due: no such day exists"],
+  ["0 0 30 2 *", "is never due, because no such day exists"],
+  ["0 0 31 4 *", "is never due, because no such day exists"],
   ["* * *", "must be five fields"],
   ["* * * * * * *", "must be five fields"],
   ["", "must be five fields"],
   ["2026-01-01T00:00:00", "must be five fields"],
   ["@dayly", "must be five fields"],
-  ["60 * * * *", "is no cron text: Invalid value for minute: 60"],
-  ["0 0 32 * *", "is no cron text: Invalid value for day: 32"],
-  ["0 0 0-5 * *", "is no cron text: Invalid value for day: 0"],
-  ["0 0 * 13 *", "is no cron text: Invalid value for month: 13"],
+  ["60 * * * *", "is not a cron expression: Invalid value for minute: 60"],
+  ["0 0 32 * *", "is not a cron expression: Invalid value for day: 32"],
+  ["0 0 0-5 * *", "is not a cron expression: Invalid value for day: 0"],
+  ["0 0 * 13 *", "is not a cron expression: Invalid value for month: 13"],
   ["@reboot", "must be five fields"],
-  ["0 7 * * mon 2030", "is no cron text"],
+  ["0 7 * * mon 2030", "is not a cron expression"],
 ])("%s is refused", (text, why) => {
   expect(problemOfCron(text, "UTC", at("2026-01-01T00:00:00Z"))).toContain(why)
 })

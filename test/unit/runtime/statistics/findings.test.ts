@@ -47,7 +47,7 @@ const codes = (facts: Partial<Facts>): ReadonlyArray<string> =>
 
 test("a board that is well has no findings, also without anything on it", () => {
   expect(codes({})).toEqual([])
-  expect(verdictOf(well, findingsOf(well))).toBe("All is well.")
+  expect(verdictOf(well, findingsOf(well))).toBe("Everything is fine.")
   expect(codes({ queues: [], workers: [], tasks: new Map(), dead: [], schedules: [], newest: 0 })).toEqual([])
 })
 
@@ -160,6 +160,6 @@ test("the worst comes first, and a hundred queues are no flood", () => {
   expect(found.length).toBeLessThanOrEqual(20)
   expect(found[0]?.evidence).toMatchObject({ waiting: 100 })
   expect(found.at(-1)?.code).toBe("worker-lost")
-  expect(verdictOf(well, found)).toMatch(/^No worker takes from <q>99.*, and 5 things more\.$/)
-  expect(verdictOf(well, found.slice(0, 1))).toMatch(/All else is well\.$/)
+  expect(verdictOf(well, found)).toMatch(/^No worker consumes <q>99.*, and 5 more problems\.$/)
+  expect(verdictOf(well, found.slice(0, 1))).toMatch(/Everything else is fine\.$/)
 })

@@ -164,7 +164,7 @@ describe("the soft time limit", () => {
         error: {
           name: "SoftTimeLimitExceeded",
           reason: "timeout",
-          message: "it ran longer than its soft limit of 0.1 s",
+          message: "it exceeded its soft time limit of 0.1 s",
         },
       })
       await eventually(() => failures().length === 2, { message: "it was tried again" })

@@ -305,7 +305,7 @@ describe("ending it from outside", () => {
     expect(await result(client, "isolated.heed", { input: { ledger }, timeLimit: { soft: 0.2, hard: 20 } })).toBe(
       "cleaned up",
     )
-    expect(linesOf(ledger)[1]).toBe("TimeoutError: it ran longer than its soft limit of 0.2 s")
+    expect(linesOf(ledger)[1]).toBe("TimeoutError: it exceeded its soft time limit of 0.2 s")
   })
 
   test("cancelling fires its signal, interrupts an Effect, and keeps the process", async () => {

@@ -221,7 +221,7 @@ describe("what is told", () => {
 
   test("how far away a due time is", () => {
     expect(only({ record: scheduled })?.message).toMatch(/start in 5 s/)
-    expect(only({ record: { ...scheduled, dueAt: NOW + 86_400_000 } })?.message).toMatch(/due at 2026-01-02T12:00/)
+    expect(only({ record: { ...scheduled, dueAt: NOW + 86_400_000 } })?.message).toMatch(/start at 2026-01-02T12:00/)
   })
 
   test("the attempts that the task itself asks for win over those of its method", () => {

@@ -123,7 +123,7 @@ describe("limits", () => {
   test("are told as they were given, whatever the clock says", async () => {
     const { run } = await start({ soft: 200, hard: 300, clock: { ...systemClock, monotonic: () => 1_000.1 } })
     run.warn()
-    expect([run.softReason?.message, run.hardMs]).toEqual(["it ran longer than its soft limit of 0.2 s", 300])
+    expect([run.softReason?.message, run.hardMs]).toEqual(["it exceeded its soft time limit of 0.2 s", 300])
   })
 
   test("the earliest hard limit is told at once, and that there is none any more", async () => {
