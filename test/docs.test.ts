@@ -303,7 +303,7 @@ test("NATS with the configuration of the page, two workers and HTTP", { timeout:
   await using pasted = spawnProcess("sh", ["-ec", npx + asked], { cwd: project.path })
   const { code, output } = await ended(pasted)
   expect({ code, output }).toMatchObject({ code: 0 })
-  expect(output).toMatch(/^hello\.count: queued, kept as durably as: server$/m)
+  expect(output).toMatch(/^hello\.count: queued \(durability: server\)$/m)
   expect(output).toMatch(/^worker-1 .*\n^worker-2 /m)
 })
 

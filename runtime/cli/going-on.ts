@@ -20,7 +20,7 @@ export const interruptible = async <A>(work: (signal: AbortSignal) => Promise<A>
  * ended it, its line comes first, and the exit code is that of the error.
  */
 export const notDone = (far: string, cause?: unknown): CommandFailed => {
-  const line = `${far}; to go on, run the same command again`
+  const line = `${far}; to continue, run the same command again`
   if (cause === undefined) return new CommandFailed(EXIT.partial, line)
   return new CommandFailed(exitCodeOf(cause), `${lineOf(cause)} (${line})`, { cause })
 }

@@ -36,7 +36,7 @@ export const jsonOf = async (what: string, given: string): Promise<unknown> => {
   const value = parseJson(text)
   if (Result.isSuccess(value)) return value.success
   const where = given === "-" ? " from standard input" : given.startsWith("@") ? ` in ${given.slice(1)}` : ""
-  const hint = where === "" && /^[\w.-]+$/.test(given) ? `; a text needs quotes: '"${given}"'` : ""
+  const hint = where === "" && /^[\w.-]+$/.test(given) ? `; quote a text: '"${given}"'` : ""
   return wrongUsage(`${what}${where} is ${value.failure.message}${hint}`)
 }
 
@@ -96,7 +96,7 @@ const PAGE = 1_000
 const MAX_NAMED = 5
 
 /** Help text of id arguments. */
-export const ID_HELP = `its id, or an ending of at least ${MIN_ENDING} characters that only one of the newest ${MAX_SEARCHED.toLocaleString("en")} jobs has`
+export const ID_HELP = `its id, or the last ${MIN_ENDING} or more characters of the id, if they are unique among the newest ${MAX_SEARCHED.toLocaleString("en")} jobs`
 
 /** The form of generated ids, which need no lookup. */
 const GENERATED = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
@@ -114,7 +114,7 @@ export const fullId = async (client: Client, given: string): Promise<string> => 
   if (found.length <= 1) return found[0]?.id ?? given
   const shown = found.slice(0, MAX_NAMED).map(({ id, name }) => `${id} (${name})`)
   const more = found.length > MAX_NAMED ? ` and ${found.length - MAX_NAMED} more` : ""
-  return wrongUsage(`${given} is the end of several ids: ${shown.join(", ")}${more}; give more of the one you mean`)
+  return wrongUsage(`${given} is the end of several ids: ${shown.join(", ")}${more}; use more characters of the id`)
 }
 
 export const fullIds = (client: Client, given: ReadonlyArray<string>): Promise<ReadonlyArray<string>> =>

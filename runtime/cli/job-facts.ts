@@ -48,9 +48,9 @@ const limitsText = ({ hard, soft }: NonNullable<JobView["timeLimit"]>): string =
     ...(soft === undefined ? [] : [`soft ${spanText(soft * 1_000)}`]),
   ].join(", ")
 
-const ttlText = (seconds: number): string => (seconds < 0 ? "for ever" : spanText(seconds * 1_000))
+const ttlText = (seconds: number): string => (seconds < 0 ? "indefinitely" : spanText(seconds * 1_000))
 
-const failuresText = (allowFailure = false): string => (allowFailure ? " (failed ones will do)" : "")
+const failuresText = (allowFailure = false): string => (allowFailure ? " (failures allowed)" : "")
 
 const afterRows = ({ ids, allowFailure, waiting }: NonNullable<JobView["after"]>): ReadonlyArray<Fact> => [
   ["after", `${listText(ids)}${failuresText(allowFailure)}`],

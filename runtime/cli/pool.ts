@@ -185,8 +185,8 @@ export class WorkerPool {
     const meant = this.#members.filter(({ exitCode }) => exitCode !== 0)
     const { ready, stuck } = await this.#ask(meant, READY_MS, { metrics: false })
     if (ready === meant.length && ready > 0) return undefined
-    const why = stuck === 0 ? "" : `, and ${stuck} are stuck: handlers that do not stop hold all of their slots`
-    return `${ready} of the ${meant.length} processes of this pool consume now${why}`
+    const why = stuck === 0 ? "" : `, and ${stuck} are stuck: handlers that do not stop occupy all their slots`
+    return `${ready} of the ${meant.length} processes of this pool are consuming${why}`
   }
 
   /** Collects the metrics of all processes. */

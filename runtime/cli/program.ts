@@ -56,7 +56,7 @@ const subcommandTerm = (command: Command): string => new Help().subcommandTerm(c
 /** The program with all of its commands. */
 export const makeProgram = (): Command => {
   const program = new Command("callboard")
-    .description("Post tasks, run the actors that do them, and follow each job by its id.")
+    .description("Submit tasks, run the actors that process them, and follow each job by its id.")
     .version(VERSION, "-V, --version", "show the version")
     .helpOption("-h, --help", "show this help")
     .helpCommand(false)
@@ -65,17 +65,17 @@ export const makeProgram = (): Command => {
     .configureOutput({ outputError: () => undefined })
     .exitOverride()
   addSettings(program, COMMON_SETTINGS)
-  program.option("--json", "print JSON: one document, or one line each for what goes on")
+  program.option("--json", "print one JSON document; streaming commands print one object per line")
   program.addHelpText(
     "after",
     `
 Settings come from flags, CALLBOARD_* variables, callboard.config.ts and
 defaults, in this order; see: callboard doctor
-Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} waiting timed out,
-${EXIT.unreachable} transport unreachable, ${EXIT.stuck} a worker whose handlers do not stop,
-${EXIT.partial} ended before all was done`,
+Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} timeout,
+${EXIT.unreachable} transport unreachable, ${EXIT.stuck} worker with handlers that do not stop,
+${EXIT.partial} ended before it was done`,
   )
-  program.option("--wide", "tables in full: all columns, ids and texts, however long the lines become")
+  program.option("--wide", "print tables in full: all columns, ids and texts, without a limit on line length")
   for (const add of commands) add(program)
   addHelp(program)
   return program
@@ -85,7 +85,7 @@ ${EXIT.partial} ended before all was done`,
 const addHelp = (program: Command): void => {
   program
     .command("help")
-    .description("show the help of a command, or this")
+    .description("show this help, or the help of a command")
     .argument("[command...]", "the command")
     .action((path: ReadonlyArray<string>) => {
       let shown = program
@@ -96,7 +96,7 @@ const addHelp = (program: Command): void => {
         const where = ["callboard", ...path.slice(0, path.indexOf(name))].join(" ")
         shown =
           shown.commands.find((command) => command.name() === name) ??
-          wrongUsage(`help ${name}: is no command of ${where}${didYouMean(name, known)}; see: ${where} --help`)
+          wrongUsage(`help ${name}: is not a command of ${where}${didYouMean(name, known)}; see: ${where} --help`)
       }
       shown.help()
     })

@@ -89,7 +89,7 @@ const Side = (): JSX.Element => (
       )}
       <span>
         <a class="link" href={`${base}/reference`}>
-          HTTP interface
+          HTTP API
         </a>
       </span>
     </div>
@@ -122,8 +122,8 @@ const OfflineBar = (): JSX.Element | null => {
   return (
     <div class="offline" role="status">
       <Note kind="bad" icon="wifi">
-        <b>No connection since {clock(since, zone.value)}.</b> {why} What you see is from then. Trying again in {left} s
-        (attempt {tries}).{" "}
+        <b>No connection since {clock(since, zone.value)}.</b> {why} This page shows the state at that time. Trying
+        again in {left} s (attempt {tries}).{" "}
         <Button class="small" onClick={tryNow}>
           Try now
         </Button>
@@ -144,7 +144,7 @@ const Content = (): JSX.Element => {
   if (found === undefined || Found === undefined) {
     return (
       <View title="Nothing here">
-        <Empty title="There is no such view">
+        <Empty title="This page does not exist">
           <a class="link" href={href("overview")}>
             Overview
           </a>

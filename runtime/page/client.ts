@@ -92,7 +92,7 @@ export const apiClient = (options: ClientOptions): ApiClient => {
     const token = options.token()
     // Text that no header can hold is not the token of any board, and the browser would refuse to send it.
     if (token !== undefined && /[^\x21-\x7e]/.test(token))
-      throw new ApiError(401, "unauthorized", "This token has characters that no token has.")
+      throw new ApiError(401, "unauthorized", "This token contains invalid characters.")
     const signals = [AbortSignal.timeout(options.timeoutMs ?? 20_000), ...(signal === undefined ? [] : [signal])]
     let response: Response
     try {
@@ -122,7 +122,7 @@ export const apiClient = (options: ClientOptions): ApiClient => {
       return { value: await response.json(), etag: known }
     } catch (cause) {
       if (signal?.aborted) throw cause
-      throw new ApiError(0, "unreadable", "The service sent an answer that breaks off.")
+      throw new ApiError(0, "unreadable", "The response of the service is incomplete.")
     }
   }
 

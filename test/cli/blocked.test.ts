@@ -35,8 +35,8 @@ test("callboard worker: told as blocked by workers, why and stats; ended by canc
 
   const cancelled = await project.ask("cancel", "spins")
   expect(cancelled).toMatchObject({ code: 0, stdout: "spins  cancelled\n" })
-  expect(cancelled.stderr).toMatch(/cannot be told to stop.*callboard cancel spins --terminate/)
-  expect((await project.ask("cancel", "spins", "--terminate")).stderr).toMatch(/whose process ends within ten seconds/)
+  expect(cancelled.stderr).toMatch(/cannot be interrupted.*callboard cancel spins --terminate/)
+  expect((await project.ask("cancel", "spins", "--terminate")).stderr).toMatch(/whose process exits within ten seconds/)
   await worker.waitForLine(/the worker was ended by SIGKILL; starting it again in 1 s/, 60_000)
   await eventually(async () => (await project.json<{ state: string }>("job", "behind")).state === "succeeded", {
     deadline: 60_000,

@@ -85,7 +85,7 @@ test("pause, resume and purge; suspend and unsuspend", { timeout: 60_000 }, asyn
     code: 0,
     stdout: "defualt  paused\n",
     stderr:
-      "no queue defualt is known (did you mean default?): nothing waits in it and no worker listens to it; it is paused all the same\n",
+      "no queue defualt is known (did you mean default?): it has no tasks and no worker consumes it; it is paused anyway\n",
   })
   expect(await project.ask("resume", "defualt")).toMatchObject({ code: 0, stderr: "" })
   expect((await project.ask("suspend", "w1")).code).toBe(0)
@@ -99,7 +99,7 @@ test("pause, resume and purge; suspend and unsuspend", { timeout: 60_000 }, asyn
   expect(await project.ask("suspend", "w3", "--ttl", "1s")).toMatchObject({
     code: 0,
     stdout: "w3  suspended\n",
-    stderr: "no worker of the name w3 lives now; one that starts will be suspended\n",
+    stderr: "no worker named w3 is running; it will be suspended when it starts\n",
   })
   expect(await project.json("unsuspend", "w3")).toEqual({ worker: "w3", state: "at work again" })
   await eventually(async () => (await stateOf("after")) === "succeeded", { message: "it runs" })
@@ -138,5 +138,5 @@ test("S167 shutdown: the worker ends with exit code 0, soon", async () => {
   const told = performance.now()
   expect(await worker.exited).toEqual({ code: 0, signal: null })
   expect(performance.now() - told).toBeLessThan(5_000)
-  expect(await project.ask("inspect", "ping")).toMatchObject({ code: 1, stderr: "no workers are alive\n" })
+  expect(await project.ask("inspect", "ping")).toMatchObject({ code: 1, stderr: "no workers are running\n" })
 })

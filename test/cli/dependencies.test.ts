@@ -24,7 +24,7 @@ test("submit --after: it is deferred, its page and why say for whom it waits", a
   await submit("b")
   const note = await project.ask("submit", "works.echo", "1", "--id", "c", "--after", "a, b")
   expect(note).toMatchObject({ code: 0, stdout: "c\n" })
-  expect(note.stderr).toMatch(/deferred, kept as durably as: fsync/)
+  expect(note.stderr).toMatch(/deferred \(durability: fsync\)/)
   expect(await submit("d", "--after", "a", "--allow-failure")).toMatchObject({ state: "deferred" })
   expect(await project.json<Job>("job", "d")).toMatchObject({ after: { ids: ["a"], allowFailure: true } })
 
@@ -32,7 +32,7 @@ test("submit --after: it is deferred, its page and why say for whom it waits", a
   expect(page.stdout).toMatch(/^works\.echo {2}c {2}deferred$/m)
   expect(page.stdout).toMatch(/^ {2}after +a, b$/m)
   expect(page.stdout).toMatch(/^ {2}waits for +a, b$/m)
-  expect((await project.ask("job", "d")).stdout).toMatch(/^ {2}after +a \(failed ones will do\)$/m)
+  expect((await project.ask("job", "d")).stdout).toMatch(/^ {2}after +a \(failures allowed\)$/m)
   expect((await project.ask("why", "c")).stdout).toMatch(
     /^waiting-for-jobs +waiting for 2 other jobs to succeed: a \(queued\), b \(queued\)\n/,
   )

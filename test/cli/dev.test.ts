@@ -238,7 +238,7 @@ test("a port that is taken, or a transport that cannot be reached, ends it", asy
   const taken = await project.run("dev", "--port", String(port))
   server.close()
   expect(taken.code).toBe(1)
-  expect(taken.stderr).toBe(`callboard: port ${port} of 127.0.0.1 is in use: choose another with --port\n`)
+  expect(taken.stderr).toBe(`callboard: port ${port} of 127.0.0.1 is in use: choose another port with --port\n`)
   const unreachable = await project.run("dev", "--port", "0", "--transport", "nats://127.0.0.1:1")
   expect(unreachable.code).toBe(4)
 })

@@ -47,7 +47,7 @@ test("types that cannot be are wrong usage", async () => {
   const { code, stderr } = await project.run("events", "--types", "task failed")
   expect({ code, stderr }).toEqual({
     code: 2,
-    stderr: "callboard: --types task failed: write types with commas between them, like task-failed,worker-*\n",
+    stderr: "callboard: --types task failed: separate types with commas, such as task-failed,worker-*\n",
   })
 })
 

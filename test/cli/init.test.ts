@@ -83,7 +83,7 @@ test("after npm init -y the folder is one of ES modules, and that is said", asyn
   const manifest = { name: "shop", version: "1.0.0", main: "index.js", license: "ISC", type: "commonjs" }
   writeFileSync(join(folder.path, "package.json"), JSON.stringify(manifest))
   expect(await init(folder.path)).toMatch(
-    /^completed {2}package\.json\n {11}"type": "commonjs", which npm writes, is "type": "module" now$/m,
+    /^completed {2}package\.json\n {11}"type": "commonjs", as written by npm, was changed to "type": "module"$/m,
   )
   expect(JSON.parse(readFileSync(join(folder.path, "package.json"), "utf8"))).toMatchObject({
     ...manifest,

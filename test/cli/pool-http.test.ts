@@ -65,7 +65,7 @@ class Pool implements AsyncDisposable {
 const startPool = async (project: Project, ...args: readonly string[]): Promise<Pool> => {
   const flags = ["--processes", "2", "-n", "pool", "-c", "1", "--prefetch", "1", "--port", "0"]
   const started = project.start("worker", ...flags, ...args)
-  const [, port = ""] = await started.waitForLine(/the pool answers health checks.*http:\/\/[\d.]+:(\d+)/)
+  const [, port = ""] = await started.waitForLine(/the pool serves health checks.*http:\/\/[\d.]+:(\d+)/)
   return new Pool(started, `http://127.0.0.1:${port}`)
 }
 
@@ -116,7 +116,7 @@ test("the numbers of all processes are added up, and do not fall when one is kil
   })
 
   process.kill(Number([...pids][0]), "SIGKILL")
-  expect((await pool.ready(503)).text).toContain("1 of the 2 processes of this pool consume now")
+  expect((await pool.ready(503)).text).toContain("1 of the 2 processes of this pool are consuming")
   const without = await pool.scrape()
   expect(jobsOf(without)).toEqual(jobsOf(settled))
   expect(without.of("callboard_job_run_seconds_bucket")).toEqual(settled.of("callboard_job_run_seconds_bucket"))

@@ -45,7 +45,7 @@ test.each([
   [["math.echo", "--arg", "x:=nope"], /--arg x is not JSON/],
   [["math.echo", "--arg", "x=1", "--arg", "x=2"], /--arg x: is given twice/],
   [["math.echo", "--arg", "@nowhere.txt"], /nowhere\.txt cannot be read/],
-  [["math.echo", "5", "--arg", "5"], /leave out the input/],
+  [["math.echo", "5", "--arg", "5"], /cannot be combined with an input/],
   [["math.echo", "5", "--delay", "5", "--eta", "2030-01-01T00:00:00Z"], /`delay` or `eta`, not both/],
 ])("S195 wrong arguments end with exit code 2: %j", async (given, message) => {
   const answer = await project.ask("submit", ...given)
@@ -81,7 +81,7 @@ test("S198 empty, requeue, suspend and resume", { timeout: 60_000 }, async () =>
   expect((await project.ask("retry", "--all", "--queue", "default")).stdout).toMatch(/^(\S+ {2}queued\n){2}$/)
   expect(await project.json("jobs", "--state", "queued", "--count")).toEqual({ count: 2, more: false })
   expect((await project.ask("suspend")).stdout).toMatch(/^all workers +suspended$/m)
-  expect((await project.ask("unsuspend")).stdout).toMatch(/^all workers +at work again$/m)
+  expect((await project.ask("unsuspend")).stdout).toMatch(/^all workers +resumed$/m)
 })
 
 test("S195, S196, S198, S199 on nats: the commands say the same", { timeout: 60_000 }, async () => {
@@ -97,7 +97,7 @@ test("S195, S196, S198, S199 on nats: the commands say the same", { timeout: 60_
   expect((await project.ask("retry", "--all", "--queue", "default")).stdout).toMatch(/^\S+ {2}queued\n$/)
   expect((await project.ask("purge", "default", "--yes")).stdout).toBe("1\n")
   expect((await project.ask("suspend")).stdout).toMatch(/^all workers +suspended$/m)
-  expect((await project.ask("unsuspend")).stdout).toMatch(/^all workers +at work again$/m)
+  expect((await project.ask("unsuspend")).stdout).toMatch(/^all workers +resumed$/m)
 })
 
 test("what waits in a queue, and the end of a queue", { timeout: 60_000 }, async () => {
@@ -106,7 +106,9 @@ test("what waits in a queue, and the end of a queue", { timeout: 60_000 }, async
   expect((await project.ask("queue", "default")).stdout).toMatch(/POSITION +ID\n0 +p0\n1 +p1\n2 +p2\n/)
   expect((await project.ask("job", "p2")).stdout).toMatch(/before it +2\n/)
   expect((await project.ask("queue", "default", "--limit", "few")).code).toBe(2)
-  expect((await project.ask("delete-queue", "default")).stderr).toMatch(/would cancel 3 waiting tasks: say --yes/)
+  expect((await project.ask("delete-queue", "default")).stderr).toMatch(
+    /would cancel 3 waiting tasks; confirm with --yes/,
+  )
   expect((await project.ask("delete-queue", "default", "--yes")).stdout).toBe("3\n")
   expect(await project.json("queues")).toEqual({ queues: [] })
   expect(await project.ask("delete-queue", "default", "--yes")).toMatchObject({
@@ -122,7 +124,7 @@ test("a purge or a deletion that ends before the queue is empty ends with exit c
 }, async () => {
   await using client = await connect(board())
   await client.submitMany(many(200))
-  const goOn = "; to go on, run the same command again\n"
+  const goOn = "; to continue, run the same command again\n"
   const purge = ["purge", "default", "--yes", "--budget", "0"] as const
   expect(await project.ask(...purge)).toEqual({
     code: 6,
@@ -179,12 +181,12 @@ test("a command about many jobs that is interrupted ends with exit code 6, and s
   const one = await interrupted("cancel", ...ids.slice(0, 2_000))
   expect(one).toMatchObject({
     code: 6,
-    said: `callboard: ${one.done} cancelled, others are left; to go on, run the same command again\n`,
+    said: `callboard: ${one.done} cancelled, others remain; to continue, run the same command again\n`,
   })
   const rest = await interrupted("purge", "default", "--yes")
   expect(rest).toMatchObject({ code: 6 })
   expect(rest.said).toBe(
-    `callboard: purge default: ${rest.done} cancelled, ${4_000 - one.done - rest.done} left; to go on, run the same command again\n`,
+    `callboard: purge default: ${rest.done} cancelled, ${4_000 - one.done - rest.done} left; to continue, run the same command again\n`,
   )
 })
 

@@ -71,7 +71,7 @@ test("answers of workers are tables without JSON in them", () => {
     "uptime            1 min 30 s",
     "memory heap used  2 KiB",
   ])
-  expect(told()).toEqual(["no workers are alive"])
+  expect(told()).toEqual(["no workers are running"])
 })
 
 test("what others wrote is shown by the terminal, and never obeyed", () => {

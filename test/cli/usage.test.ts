@@ -18,7 +18,7 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["jobs extra", /too many arguments/],
     ["submit", /missing required argument 'task'/],
     ["submit works.echo {", /the input is not JSON that can be read: /],
-    ["submit works.echo hello", /a text needs quotes: '"hello"'/],
+    ["submit works.echo hello", /quote a text: '"hello"'/],
     ["submit works.echo @none.json", /none\.json cannot be read/],
     ["submit works.echo --wait soon", /--wait: "soon" is not a duration/],
     ["submit works.echo --priority high", /--priority high: must be a number/],
@@ -28,12 +28,12 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["submit works.echo --header =acme", /--header =acme: write name=value/],
     ["submit works.echo --header a=1 --header a=2", /--header a: is given twice/],
     ["submit works.echo --header retries=2", /headers\.retries: is a standard header; use the field of the task/],
-    ["help jbos", /help jbos: is no command of callboard \(did you mean jobs\?\); see: callboard --help/],
+    ["help jbos", /help jbos: is not a command of callboard \(did you mean jobs\?\); see: callboard --help/],
     [
       "help dead redirve",
-      /help redirve: is no command of callboard dead \(did you mean redrive\?\); see: callboard dead --help/,
+      /help redirve: is not a command of callboard dead \(did you mean redrive\?\); see: callboard dead --help/,
     ],
-    ["purge default", /purge default: would cancel everything that waits in it: say --yes/],
+    ["purge default", /purge default: would cancel all its waiting tasks; confirm with --yes/],
     ["submit works.echo --meta 1", /--meta must be a JSON object/],
     ["worker -c many", /--concurrency: must be a whole number from 1 to 10000/],
     ["worker -c 0", /--concurrency: must be a whole number from 1 to 10000/],
@@ -55,12 +55,15 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["control add-consumer a*b", /queue: "a\*b" cannot be a name of a queue: use at most/],
     ["control time-limit works.echo soon", /hard: "soon" is not a duration/],
     ["control shutdown now", /control shutdown: takes no arguments/],
-    ["inspect scheduled --workers w1", /inspect scheduled: asks no worker, and takes neither --workers nor --timeout/],
-    ["control revoke x --timeout 5s", /control revoke: asks no worker, and takes neither --workers nor --timeout/],
+    [
+      "inspect scheduled --workers w1",
+      /inspect scheduled: does not ask workers and takes neither --workers nor --timeout/,
+    ],
+    ["control revoke x --timeout 5s", /control revoke: does not ask workers and takes neither --workers nor --timeout/],
     ["worker --transport nowhere", /is not a transport URL; try "sqlite:jobs.db"/],
     ["jobs --transport carrier-pigeon:coop", /no transport for carrier-pigeon: .* callboard-transport-carrier-pigeon/],
-    ["dead redrive", /dead redrive: name jobs, or say --all/],
-    ["dead redrive x --all", /dead redrive: name jobs, or say --all/],
+    ["dead redrive", /dead redrive: name jobs, or use --all/],
+    ["dead redrive x --all", /dead redrive: name jobs, or use --all/],
   ]
   const isAlone = (args: string): boolean => args === "worker --transport nowhere"
 
@@ -104,7 +107,7 @@ test("help lists every command; without a command it is shown with exit code 2",
     ),
   )
   expect(help.stdout.replaceAll(/\s+/g, " ")).toMatch(
-    /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable, 5 a worker whose handlers do not stop, 6 ended before all was done/,
+    /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timeout, 4 transport unreachable, 5 worker with handlers that do not stop, 6 ended before it was done/,
   )
   expect(await project.run()).toMatchObject({ code: 2 })
   expect(await project.ask("help")).toEqual(help)
@@ -180,7 +183,7 @@ test("no folder of actors, no actors in it", async () => {
   using project = makeProject({ "actors/notes.ts": "export const a = 1" })
   expect((await project.run("worker")).stderr).toMatch(/holds no actors/)
   expect((await project.run("worker", "--actors", "none")).stderr).toMatch(
-    /there is no folder .*none: make one, or name another with --actors/,
+    /there is no folder .*none: create it, or name another folder with --actors/,
   )
   const dev = await project.run("dev", "--actors", "none")
   expect(dev.code).toBe(1)
@@ -215,9 +218,7 @@ test("nothing is submitted to a board that ends with the command", async () => {
   using project = makeProject()
   const { code, stdout, stderr } = await project.ask("submit", "works.echo", "--transport", "memory:")
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" })
-  expect(stderr).toMatch(
-    /^callboard: what is submitted to memory: ends with this process: name .* with --transport, .*\n$/,
-  )
+  expect(stderr).toMatch(/^callboard: memory: exists only in this process: use --transport to name .*\n$/)
 })
 
 test("doctor shows what a default comes to", async () => {

@@ -8,21 +8,21 @@ import { settled, tooWide } from "./watching.ts"
 test("a board that needs a token asks for it, and then shows the requested view", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
   const page = await visit(board.url, "/workers", { expected: statuses(401) })
-  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await page.getByRole("heading", { name: "Token required" }).waitFor()
   expect(await findings(page)).toEqual([])
   await page.getByRole("textbox", { name: "Token" }).fill("nobody-0123456789abcdef")
   await page.keyboard.press("Enter")
-  await page.getByRole("heading", { name: "That token is not known" }).waitFor()
+  await page.getByRole("heading", { name: "Unknown token" }).waitFor()
   expect(await findings(page)).toEqual([])
   await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
   await page.keyboard.press("Enter")
-  await page.getByText("No worker lives").waitFor()
+  await page.getByText("No workers are running").waitFor()
   expect(new URL(page.url()).pathname).toBe("/workers")
   expect(await page.context().cookies()).toEqual([])
   // The token is stored for this tab only.
   expect(await page.evaluate(() => [localStorage.length, Object.values(sessionStorage)])).toEqual([0, [ADMIN]])
   await page.reload()
-  await page.getByText("No worker lives").waitFor()
+  await page.getByText("No workers are running").waitFor()
 })
 
 test("a board that needs a token decides by one request that it must ask for it", async () => {
@@ -31,14 +31,14 @@ test("a board that needs a token decides by one request that it must ask for it"
   const asked: Array<string> = []
   page.on("request", (request) => asked.push(new URL(request.url()).pathname))
   await page.goto(`${board.url}/`)
-  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await page.getByRole("heading", { name: "Token required" }).waitFor()
   await settled(page)
   expect(asked.filter((path) => path.startsWith("/v1/"))).toEqual(["/v1/me"])
   await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
   await page.keyboard.press("Enter")
   await page.getByText("0 workers alive").waitFor()
   await page.getByRole("button", { name: "Leave" }).click()
-  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await page.getByRole("heading", { name: "Token required" }).waitFor()
 })
 
 test("on a phone the theme is chosen, and the token is given up, behind More", async () => {
@@ -46,19 +46,19 @@ test("on a phone the theme is chosen, and the token is given up, behind More", a
   const page = await visit(board.url, "/workers", { token: ADMIN, width: "phone", expected: statuses(401) })
   await page.getByRole("button", { name: "More" }).click()
   const dialog = page.getByRole("dialog")
-  await dialog.getByRole("button", { name: "Colours: as the system has it" }).click()
+  await dialog.getByRole("button", { name: "Colours: same as the system" }).click()
   await dialog.getByRole("button", { name: "Colours: light" }).waitFor()
   expect(await findings(page)).toEqual([])
   expect(await tooWide(page)).toEqual([])
   await dialog.getByRole("button", { name: "Leave" }).click()
-  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await page.getByRole("heading", { name: "Token required" }).waitFor()
   await dialog.waitFor({ state: "detached" })
 })
 
 test("the token in a link is used, and removed from the address at once", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
   const page = await visit(board.url, "/workers", { token: ADMIN })
-  await page.getByText("No worker lives").waitFor()
+  await page.getByText("No workers are running").waitFor()
   expect(page.url()).toBe(`${board.url}/workers`)
   await page.getByText("on-call").first().waitFor()
   // A link that is opened in a tab with the page changes only the fragment, and its token is used as well.
@@ -81,11 +81,11 @@ test("a tab that was opened in the background loads when it is shown, and makes 
     }, isHidden)
   await page.addInitScript(() => Object.defineProperty(document, "hidden", { configurable: true, value: true }))
   await page.goto(`${board.url}/workers`)
-  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await page.getByRole("heading", { name: "Token required" }).waitFor()
   await show(false)
   await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
   await page.keyboard.press("Enter")
-  await page.getByText("No worker lives").waitFor()
+  await page.getByText("No workers are running").waitFor()
   await page.getByRole("button", { name: /^Live/ }).waitFor()
   await page.getByText("on-call").first().waitFor()
   expect(asked).toContain("/v1/pulse")
@@ -133,7 +133,7 @@ test("a token without the scope `read` gets a message that names it", async () =
     token: ADMIN,
   })
   const page = await visit(board.url, "/queues", { token, expected: statuses(403) })
-  await page.getByText("Your token may not see this: it needs the scope read.").first().waitFor()
+  await page.getByText("Your token does not allow this: it needs the scope read.").first().waitFor()
   expect(await findings(page)).toEqual([])
 })
 
@@ -197,7 +197,7 @@ test("when the service no longer knows the token the page asks for another one, 
   await page.getByRole("row", { name: /wk-1/ }).waitFor()
   await first[Symbol.asyncDispose]()
   await begin([{ name: "looks", token: READER, scopes: ["read"] }])
-  await page.getByRole("heading", { name: "That token is not known" }).waitFor()
+  await page.getByRole("heading", { name: "Unknown token" }).waitFor()
   await page.getByRole("textbox", { name: "Token" }).fill(READER)
   await page.keyboard.press("Enter")
   // The stopped worker is listed beside the running worker of the same name.

@@ -11,15 +11,15 @@ import { boardOf, findings, openTab, statuses, visit } from "./shown.ts"
 import { settled, tooWide } from "./watching.ts"
 
 const EMPTY: ReadonlyArray<readonly [path: string, words: string]> = [
-  ["/", "Nothing has run in the last hour"],
-  ["/jobs", "No job has come yet"],
-  ["/errors", "Nothing has failed"],
-  ["/queues", "No queue yet"],
-  ["/workers", "No worker lives"],
-  ["/workers/wk-9", "No worker of this name lives"],
-  ["/queues/nothing", "There is no such queue now"],
-  ["/schedules", "No schedule yet"],
-  ["/dead", "Nothing was given up"],
+  ["/", "No job has run in the last hour"],
+  ["/jobs", "No jobs yet"],
+  ["/errors", "No failures"],
+  ["/queues", "No queues yet"],
+  ["/workers", "No workers are running"],
+  ["/workers/wk-9", "No worker with this name is running"],
+  ["/queues/nothing", "This queue does not exist"],
+  ["/schedules", "No schedules yet"],
+  ["/dead", "No dead letters"],
 ]
 
 test("each view says that the board is empty", async () => {
@@ -45,7 +45,7 @@ test("each view says that the board is empty", async () => {
 test("an empty list shows the command that submits a job to this board", async () => {
   const board = await boardOf({ actors: [] })
   const page = await visit(board.url, "/jobs")
-  await page.getByText("No job has come yet").waitFor()
+  await page.getByText("No jobs yet").waitFor()
   const command = (await page.locator("pre.code").textContent()) ?? ""
   expect(command).toContain(`curl ${board.url}/v1/jobs`)
   expect(command).not.toContain("Authorization")
@@ -144,7 +144,7 @@ test("a count that was cut shows `more than`, and a partial list has a link that
   await page.goto(`${board.url}/jobs?task=work.echo`)
   await page.getByText("more than 10,000").waitFor()
   await eventually(async () => (await page.title()).startsWith("more than 10,000 "))
-  const on = page.getByRole("link", { name: "go on from here" })
+  const on = page.getByRole("link", { name: "continue from here" })
   await on.waitFor()
   expect(new URL((await on.getAttribute("href")) ?? "", board.url).search).toBe("?task=work.echo&cursor=go-on")
   expect(await findings(page)).toEqual([])
@@ -189,17 +189,17 @@ test("a deleted job and an unknown id have different messages", async () => {
   await page.locator("h1").getByText("Succeeded").waitFor()
   expect((await board.ask("DELETE", `/v1/jobs/${id}`)).status).toBeLessThan(300)
   // The open view of the job shows that it was deleted, and so does the address when it is opened again.
-  await page.getByRole("heading", { name: "This job is not kept any more" }).waitFor()
+  await page.getByRole("heading", { name: "This job is no longer kept" }).waitFor()
   await page.reload()
-  await page.getByRole("heading", { name: "This job is not kept any more" }).waitFor()
+  await page.getByRole("heading", { name: "This job is no longer kept" }).waitFor()
   await eventually(async () => (await page.title()).includes("Gone"))
   await page.getByText(/it ended as succeeded at 2.*Z, and was deleted$/).waitFor()
   expect(await findings(page)).toEqual([])
   await page.goto(`${board.url}/jobs/${generateId()}`)
-  await page.getByRole("heading", { name: "There is no such job" }).waitFor()
+  await page.getByRole("heading", { name: "Job not found" }).waitFor()
   expect(await findings(page)).toEqual([])
   await page.getByRole("link", { name: "All jobs" }).click()
-  await page.getByText("No job has come yet").waitFor()
+  await page.getByText("No jobs yet").waitFor()
 })
 
 test("the server answers 404 for an address without a view", async () => {

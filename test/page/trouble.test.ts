@@ -18,9 +18,9 @@ test("of a queue that no worker takes from it says so, and not that it keeps up"
   )
   const page = await visit(board.url, "/queues")
   const row = page.getByRole("row", { name: /nobody/ })
-  await row.getByText("no worker takes from it").waitFor()
+  await row.getByText("no worker consumes it").waitFor()
   await page.goto(`${board.url}/queues/nobody`)
-  await page.locator(".meta").getByText("no worker takes from it").waitFor()
+  await page.locator(".meta").getByText("no worker consumes it").waitFor()
 })
 
 test("the job that waits for its second attempt has run in one", async () => {
@@ -94,7 +94,7 @@ test("where not all scheduled jobs were looked at, the overview does not say how
   await eventually(async () => (await board.ask("GET", "/v1/count?state=scheduled")).body.count === 1)
   const page = await visit(board.url, "/")
   const scheduled = page.getByRole("region", { name: "Jobs now" }).getByRole("link", { name: /^Scheduled/ })
-  await scheduled.getByText("1 of them retries").waitFor()
+  await scheduled.getByText("1 retrying").waitFor()
   await board.ask(
     "POST",
     "/v1/jobs",
@@ -134,8 +134,8 @@ test("each reason of a dead letter is told with what to do about it", async () =
   await board.reached(booked, "failed")
   const page = await visit(board.url, "/dead")
   await page.getByText("A member of its group did not succeed").waitFor()
-  await page.getByText("A step could not be undone").waitFor()
-  expect(await page.getByText("Its error says more.").count()).toBe(0)
+  await page.getByText("A step could not be reverted").waitFor()
+  expect(await page.getByText("See its error.").count()).toBe(0)
 })
 
 test("one of something is not called many", async () => {
@@ -144,7 +144,7 @@ test("one of something is not called many", async () => {
   await board.reached(running, "started")
   await board.submit("work.echo", {}, { after: [running] })
   const page = await visit(board.url, "/jobs?state=deferred")
-  await page.getByText("waits for 1 other job", { exact: true }).waitFor()
+  await page.getByText("waiting for 1 other job", { exact: true }).waitFor()
 
   await board.ended("work.reject")
   await page.goto(`${board.url}/dead`)
@@ -158,7 +158,9 @@ test("one of something is not called many", async () => {
     return errors.length > 0 && errors
   })
   await page.goto(`${board.url}/errors/${fingerprint}`)
-  await page.getByText("1 attempt failed: 0 jobs ended so, 0 are tried again, 1 was given up.").waitFor()
+  await page
+    .getByText("1 attempt failed: 0 jobs failed for this reason, 0 are being retried, 1 was dead-lettered.")
+    .waitFor()
   await board.submit("imports.rows", { tenant: "acme" })
   await page.goto(`${board.url}/queues`)
   await page.getByText("1 runs, 1 key", { exact: true }).waitFor()

@@ -19,12 +19,12 @@ const SHOWN: Readonly<Record<string, RegExp>> = {
   jobs: /work\.hold/,
   "jobs-failed": /451 4\.7\.1/,
   job: /451 4\.7\.1/,
-  "job-running": /What it does now/,
-  "job-held": /Why it does not run/,
+  "job-running": /Current activity/,
+  "job-held": /Why it is not running/,
   errors: /SmtpRejected/,
   error: /451 4\.7\.1/,
   queues: /reports/,
-  queue: /in the order in which they will be taken/,
+  queue: /in the order in which workers take them/,
   workers: /wk-1/,
   worker: /Runs now/,
   schedules: /work\.total/,
@@ -57,12 +57,12 @@ for (const theme of THEMES) {
       await page.getByRole("dialog").waitFor({ state: "detached" })
     }
     await page.getByRole("button", { name: "Cancel…" }).click()
-    await look("Cancel work.hold?", "End it at once")
+    await look("Cancel work.hold?", "Kill it at once")
     await page.keyboard.press("/")
     await look("Go to", "Letters on")
     await page.goto(`${board.url}/jobs/${scene.jobs.failed}`)
     await page.getByRole("button", { name: "Delete…" }).click()
-    await look("Delete mailer.send?", "Delete for ever")
+    await look("Delete mailer.send?", "Delete permanently")
     await page.goto(`${board.url}/jobs?state=failed`)
     await page.getByRole("button", { name: "Filter" }).click()
     await look("Filter", "Exactly")
@@ -82,7 +82,7 @@ for (const theme of THEMES) {
     await page.getByRole("button", { name: /^Select all/ }).click()
     await page.getByRole("button", { name: "Retry…" }).click()
     await page.getByText("can be retried").waitFor()
-    await page.getByText(/mailer\.send still fails so/).waitFor()
+    await page.getByText(/mailer\.send is still failing this way/).waitFor()
     await look(/^Retry .*jobs\?$/, "begins after 8 seconds")
   })
 }

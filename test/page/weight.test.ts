@@ -24,7 +24,7 @@ test("a first visit stays within its budget and its origin; a second one takes t
   expect(first.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)).toBeLessThan(BUDGET)
   expect(first.filter(({ name }) => !name.startsWith(board.url))).toEqual([])
   await page.goto(`${board.url}/workers`)
-  await page.getByText("No worker lives").waitFor()
+  await page.getByText("No workers are running").waitFor()
   const second = (await loaded()).filter(({ name, transferSize }) => name.includes("/assets/") && transferSize > 0)
   expect(second.map(({ name }) => name)).toEqual([expect.stringMatching(/\/workers-\w+\.js$/)])
 })
@@ -38,20 +38,20 @@ test("a view that few visits begin with is loaded when it is opened, and says so
   })
   await page.route(/\/errors-\w+\.js$/, (route) => route.abort())
   await page.goto(`${board.url}/jobs`)
-  await page.getByText("No job has come yet").waitFor()
+  await page.getByText("No jobs yet").waitFor()
   expect(scripts).toEqual(["main"])
   await page.getByRole("link", { name: "Schedules" }).click()
-  await page.getByText("No schedule yet").waitFor()
+  await page.getByText("No schedules yet").waitFor()
   expect(scripts).toEqual(["main", "schedules"])
   await page.getByRole("link", { name: "Errors" }).click()
-  await page.getByText("This view could not be loaded").waitFor()
+  await page.getByText("This page could not be loaded").waitFor()
   await page.unrouteAll({ behavior: "wait" })
-  await page.getByRole("button", { name: "Load the page again" }).click()
-  await page.getByText("Nothing has failed").waitFor()
+  await page.getByRole("button", { name: "Reload" }).click()
+  await page.getByText("No failures").waitFor()
 })
 
 test.each([
-  ["/jobs", "No job has come yet", [/\/v1\/jobs\?/]],
+  ["/jobs", "No jobs yet", [/\/v1\/jobs\?/]],
   ["/", "workers alive", [/\/v1\/stats\?/, /\/v1\/series\?/, /\/v1\/tasks\?/]],
 ] as const)("%s is there after three round trips: the document, its files, its data", async (path, shown, data) => {
   const board = await boardOf({ actors: [] })
@@ -109,7 +109,7 @@ test("Deno serves the same page with the same headers, and the page works there 
   }
 
   const page = await visit(url, "/jobs")
-  await page.getByText("No job has come yet").waitFor()
+  await page.getByText("No jobs yet").waitFor()
   const posted = await fetch(`${url}/v1/jobs`, {
     method: "POST",
     headers: { "content-type": "application/json" },

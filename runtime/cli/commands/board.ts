@@ -28,7 +28,7 @@ const DEFAULT_EXPIRY = 60
 const expiryOf = (text: string): number | string | null => (text === "none" ? null : numberOrText(text))
 
 const expiryText = ({ expiresIn }: BoardJobView): string =>
-  typeof expiresIn === "number" ? `for ${expiresIn} s` : expiresIn === "DOES_NOT_EXPIRE" ? "until it is given up" : ""
+  typeof expiresIn === "number" ? `for ${expiresIn} s` : expiresIn === "DOES_NOT_EXPIRE" ? "until it is abandoned" : ""
 
 const stepCells = ({ at, step, owner }: BoardJobView["story"][number]): ReadonlyArray<string> => [
   `  ${clockTime(new Date(at), true)}`,
@@ -96,10 +96,12 @@ type BoardCommand = (called: {
 }) => Promise<void>
 
 const page = (command: Command): Command =>
-  command.option("--limit <count>", "jobs on a page", "50").option("--cursor <cursor>", "the page after this one")
-const owner = (command: Command): Command => command.option("-o, --owner <owner>", "who it is (default: user@host)")
+  command
+    .option("--limit <count>", "number of jobs on a page", "50")
+    .option("--cursor <cursor>", "continue after this cursor")
+const owner = (command: Command): Command => command.option("-o, --owner <owner>", "the owner (default: user@host)")
 const held = (command: Command): Command =>
-  owner(command).option("--claim <number>", "only if the claim that holds has this number")
+  owner(command).option("--claim <number>", "only if the current claim has this number")
 
 const afterOf = ({ limit, cursor }: Options) => ({
   limit: limitOf(limit),
@@ -170,7 +172,7 @@ export const addBoard = (program: Command): void => {
     (own) =>
       own
         .option("--priority <name>", listText(BOARD_PRIORITIES))
-        .option("--book <name=uuid>", "where the application keeps what belongs to the job"),
+        .option("--book <name=uuid>", "the place in which the application stores the data of the job"),
   )
   add(
     "list",
@@ -179,12 +181,12 @@ export const addBoard = (program: Command): void => {
       const found = await board.list({ ...afterOf(options), onlyUnclaimed: options.unclaimed ?? false })
       if (output.json) return output.document(found)
       table(output, found.jobs, "no jobs")
-      for (const key of found.unreadable) output.note(`the entry ${key} cannot be read, and was skipped`)
+      for (const key of found.unreadable) output.note(`entry ${key} cannot be read and was skipped`)
       if (found.next !== undefined) output.note(`there are more: --cursor ${found.next}`)
     },
     (own) => page(own).option("--unclaimed", "only jobs that can be claimed"),
   )
-  add("show <id>", "show a job: state, owner, details, and its story", async ({ board, output, args: [id = ""] }) =>
+  add("show <id>", "show a job: state, owner, details and history", async ({ board, output, args: [id = ""] }) =>
     show(output, await board.find(id)),
   )
   add(
@@ -202,12 +204,12 @@ export const addBoard = (program: Command): void => {
     },
     (own) =>
       owner(own)
-        .option("--expiry <duration>", `how long it holds, or none (default: ${DEFAULT_EXPIRY} s)`)
-        .option("--wait <duration>", "longest wait for a job"),
+        .option("--expiry <duration>", `how long the claim is valid, or none (default: ${DEFAULT_EXPIRY} s)`)
+        .option("--wait <duration>", "how long to wait for a job"),
   )
   add(
     "extend <id> <expiry>",
-    "set how long a claim holds from now, or none",
+    "set how long a claim is valid from now, or none",
     async ({ board, output, args: [id = "", expiry = ""], options }) => {
       const { owner = ownOwner() } = options
       const extended = await board.extendExpiry(id, expiryOf(expiry), { owner, ...heldOf(options) })
@@ -219,9 +221,9 @@ export const addBoard = (program: Command): void => {
     held,
   )
   const ends = {
-    consume: "take a finished job off the board",
-    abandon: "give a claim up",
-    trash: "put a job into the trash",
+    consume: "remove a finished job from the board",
+    abandon: "give up a claim",
+    trash: "move a job to the trash",
   } as const
   for (const how of ["consume", "abandon", "trash"] as const)
     add(
@@ -263,20 +265,20 @@ export const addBoard = (program: Command): void => {
       // A script that went on would take the job for complete.
       if (!complete) throw new CommandFailed(signal.aborted ? EXIT.failed : EXIT.timeout)
     },
-    (own) => own.option("--timeout <duration>", "longest wait (default: for ever)"),
+    (own) => own.option("--timeout <duration>", "how long to wait (default: indefinitely)"),
   )
   add("count", "count the jobs", async ({ board, output }) => {
     const count = await board.count()
     if (output.json) output.document({ count })
     else output.line(`${count}`)
   })
-  add("entities", "list the processes that work for the board", async ({ board, output }) => {
+  add("entities", "list the processes that work on the board", async ({ board, output }) => {
     const entities = await board.entities()
     if (output.json) return output.document({ entities })
     const rows = entities.map(({ kind, name, metadata = {} }) => [kind, name, JSON.stringify(metadata)])
     output.table(["KIND", "NAME", "METADATA"], rows, "no entities")
   })
-  add("watch", "print what is posted, and what goes, as it happens", async ({ board, output, signal }) => {
+  add("watch", "print jobs as they are posted to the board and removed from it", async ({ board, output, signal }) => {
     await board.on("*", (told) => {
       if (output.json) output.record(told)
       else output.line("id" in told ? `${told.event}  ${told.id}  ${oneLine(told.name)}` : `${told.event}  ${told.key}`)

@@ -13,7 +13,7 @@ interface DeadFilter extends JobFilter {
 }
 
 const addDeadFilter = (command: Command): Command =>
-  addFilter(command).option("--reason <reason>", "only those given up for this reason, such as worker-lost")
+  addFilter(command).option("--reason <reason>", "only dead letters with this reason, such as worker-lost")
 
 const queryOf = ({ reason, ...filter }: DeadFilter) => ({
   dead: true,
@@ -22,11 +22,9 @@ const queryOf = ({ reason, ...filter }: DeadFilter) => ({
 })
 
 export const addDead = (program: Command): void => {
-  const command = addDeadFilter(
-    program.command("dead").description("list the tasks that were given up, with the reason"),
-  )
-    .option("--limit <count>", "tasks on a page", "50")
-    .option("--cursor <cursor>", "the page after this one")
+  const command = addDeadFilter(program.command("dead").description("list the dead letters, with the reason"))
+    .option("--limit <count>", "number of tasks on a page", "50")
+    .option("--cursor <cursor>", "continue after this cursor")
   runs(command, async ({ output, withClient }) => {
     const options = command.opts<DeadFilter & { readonly limit: string; readonly cursor?: string }>()
     const { cursor } = options
@@ -49,12 +47,12 @@ export const addDead = (program: Command): void => {
     "[id...]",
     ID_HELP,
   )
-  redrive.option("--all", "all of them, or all that the filters name")
+  redrive.option("--all", "all dead letters, or all that match the filters")
   runs(redrive, ({ output, withClient }) => {
     // `dead` has the same filter options, and commander gives them to `dead` instead of to `redrive`.
     const { all = false, ...filter } = redrive.optsWithGlobals<DeadFilter & { readonly all?: boolean }>()
     const ids = redrive.args
-    if (all === ids.length > 0) wrongUsage("dead redrive: name jobs, or say --all")
+    if (all === ids.length > 0) wrongUsage("dead redrive: name jobs, or use --all")
     return withClient(async (client) => {
       const chosen = all ? await idsOf(client, queryOf(filter)) : ids
       if (chosen.length === 0 && !output.json) output.note("no dead letters")

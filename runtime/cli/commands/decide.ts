@@ -52,7 +52,7 @@ const deciding = async (
   const all: Array<Decided> = []
   const ended = (cause?: unknown): CommandFailed => {
     if (output.json) output.document(all)
-    return notDone(`${all.filter(({ error }) => error === undefined).length} ${done}, others are left`, cause)
+    return notDone(`${all.filter(({ error }) => error === undefined).length} ${done}, others remain`, cause)
   }
   for await (const given of ids) {
     if (signal.aborted) throw ended()
@@ -78,8 +78,8 @@ const blockedBy = async (client: Client, id: string): Promise<string | undefined
 
 const goesOn = (id: string, worker: string, isTerminated: boolean): string =>
   isTerminated
-    ? `its handler blocks ${worker}, whose process ends within ten seconds, to be started again`
-    : `its handler blocks ${worker} and cannot be told to stop: it goes on until its hard limit; to end that worker's process: callboard cancel ${shellWord(id)} --terminate`
+    ? `its handler blocks worker ${worker}, whose process exits within ten seconds and must be restarted`
+    : `its handler blocks worker ${worker} and cannot be interrupted: it keeps running until its hard time limit; to restart that worker: callboard cancel ${shellWord(id)} --terminate`
 
 /**
  * `callboard cancel ID…`: a waiting job will not run; the signal of a running handler fires, and its outcome is
@@ -87,8 +87,8 @@ const goesOn = (id: string, worker: string, isTerminated: boolean): string =>
  */
 export const addCancel = (program: Command): void => {
   const command = program.command("cancel").description("cancel jobs").argument("<id...>", ID_HELP)
-  command.option("--terminate", "end the handlers of isolated methods at once, and workers that a job blocks")
-  command.option("--release", "jobs that wait for them need not wait any more, also if they were cancelled before")
+  command.option("--terminate", "kill the handlers of isolated methods at once, and workers that a job blocks")
+  command.option("--release", "let the jobs that wait for them start, even if they were cancelled before")
   runs(command, ({ output, withClient }) => {
     const { terminate = false, release = false } = command.opts<{
       readonly terminate?: true
@@ -108,11 +108,8 @@ export const addCancel = (program: Command): void => {
 
 /** `callboard delete ID…`: removes jobs; a waiting job will not run, and the outcome of a running job is refused. */
 export const addDelete = (program: Command): void => {
-  const command = program
-    .command("delete")
-    .description("forget jobs and what came of them")
-    .argument("<id...>", ID_HELP)
-  command.option("--dependents", "also those that wait for them")
+  const command = program.command("delete").description("delete jobs with their results").argument("<id...>", ID_HELP)
+  command.option("--dependents", "also delete the jobs that wait for them")
   runs(command, ({ output, withClient }) => {
     const { dependents = false } = command.opts<{ readonly dependents?: true }>()
     const forget = async (job: JobHandle) => {
@@ -133,7 +130,7 @@ export interface JobFilter {
 export const filterOf = ({ task, queue }: JobFilter): JobFilter => compact({ task, queue })
 
 export const addFilter = (command: Command): Command =>
-  command.option("--task <name>", "only of this task").option("--queue <name>", "only of this queue")
+  command.option("--task <name>", "only jobs of this task").option("--queue <name>", "only jobs of this queue")
 
 const PAGE = 200
 
@@ -182,7 +179,7 @@ async function* triedFirst(
       ids.slice(0, first).map((id) => client.job(id).outcome({ timeout: TRY_SECONDS })),
     )
     const good = ends.filter((end) => end.status === "fulfilled" && end.value.state === "succeeded").length
-    if (good < first) return stopped(`${first - good} of the ${first} that were tried did not succeed`)
+    if (good < first) return stopped(`${first - good} of the first ${first} did not succeed`)
   }
   yield* ids.slice(first)
 }
@@ -191,7 +188,7 @@ const countOf = (text: string): number => {
   const count = Number(text)
   return Number.isInteger(count) && count >= 1
     ? count
-    : wrongUsage(`--try-first ${text}: must be a whole number, 1 or more`)
+    : wrongUsage(`--try-first ${text}: must be a whole number, at least 1`)
 }
 
 const namesOf = (counts: Readonly<Record<string, number>>): string =>
@@ -212,24 +209,24 @@ const printPlan = ({ matches, will, refused, by, warnings }: BulkPlan, output: O
 export const addRetry = (program: Command): void => {
   const command = addFilter(program.command("retry").description("run ended jobs again")).argument("[id...]", ID_HELP)
   command
-    .option("--all", "all that have failed, or those of them that the filters name")
-    .option("--state <states>", "all that ended so: failed, cancelled, expired (default with --all: failed)")
-    .option("--error <fingerprint>", "all that failed for this cause, as `callboard errors` names it")
-    .option("--from <step>", "`start` keeps none of their durable steps; else they go on with what is done")
-    .option("--dry-run", "say what would be done, and do nothing")
-    .option("--try-first <count>", "run so many, and the others once all of these have succeeded")
+    .option("--all", "all failed jobs, or all that match the filters")
+    .option("--state <states>", "all jobs in these states: failed, cancelled, expired (default with --all: failed)")
+    .option("--error <fingerprint>", "all jobs that failed for this cause, as listed by `callboard errors`")
+    .option("--from <step>", "`start` discards their durable steps; otherwise they continue after the completed steps")
+    .option("--dry-run", "print what would be done, and do nothing")
+    .option("--try-first <count>", "run this many first, and the others once all of these have succeeded")
   runs(command, ({ output, withClient }) => {
     const { all = false, state, error, dryRun = false, tryFirst, from, ...filter } = command.opts<RetryOptions>()
     const ids = command.args
     const isMany = all || state !== undefined || error !== undefined
     const isFiltered = filter.task !== undefined || filter.queue !== undefined
-    if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or say --all")
+    if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or use --all")
     const options = HANDLE.retry.parse({ from })
     const first = tryFirst === undefined ? 0 : countOf(tryFirst)
     const states = state === undefined ? (["failed"] as const) : statesOf(state)
     const wrong = states.find((each) => !RETRYABLE.includes(each))
     if (wrong !== undefined)
-      wrongUsage(`--state ${wrong}: to retry is for jobs that are ${RETRYABLE.join(", ")}, not ${wrong}`)
+      wrongUsage(`--state ${wrong}: only jobs that are ${RETRYABLE.join(", ")} can be retried, not ${wrong}`)
     const query = { states, ...filterOf(filter), ...compact({ error }) }
     return withClient(async (client) => {
       if (dryRun) {
@@ -245,7 +242,7 @@ export const addRetry = (program: Command): void => {
       })
       await decideAll(client, output, tried, (job) => job.retry(options), "queued")
       if (why === undefined) return
-      output.note(`callboard: ${why}: the other ${chosen.length - first} were left as they are`)
+      output.note(`callboard: ${why}: the other ${chosen.length - first} were not changed`)
       throw new CommandFailed(EXIT.failed)
     })
   })
@@ -272,7 +269,7 @@ const meantBy = (
   const valueOf = (pair: string): string =>
     header !== "" && pair.startsWith(`${header}=`)
       ? pair.slice(header.length + 1)
-      : wrongUsage(`revoke: write header=value, all of one header, not ${pair}`)
+      : wrongUsage(`revoke: write header=value, with the same header in all pairs, not ${pair}`)
   return { header, values: [valueOf(first), ...others.map(valueOf)] }
 }
 
@@ -280,17 +277,17 @@ const meantBy = (
 export const addRevoke = (program: Command): void => {
   const command = program
     .command("revoke")
-    .description("cancel every task that carries a header, waiting, running, or still to come")
+    .description("cancel all tasks with a header: waiting, running and future ones")
     .argument("[header=value...]", "one header, with one or more values")
-    .option("--ttl <duration>", "how long it holds (default: 3 hours)")
-    .option("--terminate", "end the handlers of isolated methods at once")
-    .option("--list", "show the revocations that hold")
+    .option("--ttl <duration>", "how long it applies (default: 3 hours)")
+    .option("--terminate", "kill the handlers of isolated methods at once")
+    .option("--list", "show the active revocations")
     .option("--lift <id>", "end a revocation")
   runs(command, ({ output, withClient }) => {
     const { ttl, terminate, list, lift } = command.opts<Options>()
     const pairs = command.args
     if ([pairs.length > 0, list === true, lift !== undefined].filter(Boolean).length !== 1) {
-      wrongUsage("revoke: give header=value, or --list, or --lift ID")
+      wrongUsage("revoke: use header=value, --list or --lift ID")
     }
     return withClient(async (client) => {
       if (lift !== undefined) return client.lift(lift)

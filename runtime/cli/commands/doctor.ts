@@ -85,7 +85,7 @@ const section = (title: string, rows: ReadonlyArray<ReadonlyArray<string>>, pain
   )}\n`
 
 export const addDoctor = (program: Command): void => {
-  const command = program.command("doctor").description("show every setting and its origin, and try the transport")
+  const command = program.command("doctor").description("show every setting and its origin, and test the transport")
   runs(command, async (invocation) => {
     const { resolved, config, output, transport } = invocation
     const folder = config.actors ?? DEFAULTS.actors

@@ -22,7 +22,7 @@ const typesOf = (text: string): ReadonlyArray<string> => {
   const types = text.split(",").map((type) => type.trim())
   return Result.isSuccess(decodeTypes(types))
     ? types
-    : wrongUsage(`--types ${text}: write types with commas between them, like task-failed,worker-*`)
+    : wrongUsage(`--types ${text}: separate types with commas, such as task-failed,worker-*`)
 }
 
 const COLOURS: Readonly<Record<string, Colour>> = {
@@ -55,13 +55,13 @@ export const eventText = (event: ReceivedEvent, { paint }: Pick<Output, "paint">
 export const addEvents = (program: Command): void => {
   const command = program
     .command("events")
-    .description("show what workers and applications tell, as it happens, until Ctrl+C")
-    .option("--types <types>", "only these, with commas between them; worker-* is all that begin so")
+    .description("print the events of workers and applications until Ctrl+C")
+    .option("--types <types>", "only these types, separated by commas; worker-* matches all types with that prefix")
   command.addHelpText(
     "after",
     `
-Workers tell of every task if they are started with --events. Nothing is
-replayed; after an outage of the transport it goes on.`,
+Workers started with --events report every task. Nothing is replayed; after an
+outage of the transport the command continues.`,
   )
   runs(command, ({ output, withClient }) => {
     const { types } = command.opts<{ readonly types?: string }>()

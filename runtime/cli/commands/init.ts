@@ -63,8 +63,10 @@ const completeManifest = async (path: string, hasCode: boolean): Promise<Omit<Ma
   const note = !isCommonJs
     ? {}
     : hasCode
-      ? { note: `${COMMONJS} stays, since there is code here: actors are ES modules, and tsc needs "type": "module"` }
-      : { note: `${COMMONJS}, which npm writes, is "type": "module" now` }
+      ? {
+          note: `${COMMONJS} was not changed because this folder contains code: actors are ES modules, and tsc needs "type": "module"`,
+        }
+      : { note: `${COMMONJS}, as written by npm, was changed to "type": "module"` }
   if (type === manifest["type"] && Object.keys(SCRIPTS).every((name) => name in scripts)) {
     return { what: "kept", ...note }
   }
@@ -86,7 +88,7 @@ const hasFiles = async (folder: string): Promise<boolean> =>
   (await readdir(folder).catch((): ReadonlyArray<string> => [])).some((name) => /\.[mc]?[jt]sx?$/.test(name))
 
 export const addInit = (program: Command): void => {
-  const command = program.command("init").description("write a first actor and its settings; overwrites nothing")
+  const command = program.command("init").description("create a first actor and its settings; overwrites nothing")
   command.action(async () => {
     const output = outputFor(command.optsWithGlobals<Pick<OutputOptions, "json">>())
     const folder = process.cwd()

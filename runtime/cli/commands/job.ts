@@ -20,18 +20,18 @@ import { printTree } from "./job-tree.ts"
 export const addJob = (program: Command): void => {
   const command = program
     .command("job")
-    .description("show a job: state, times, result or error, and its story")
+    .description("show a job: state, times, result or error, and its history")
     .argument("<id>", ID_HELP)
     .option("-w, --watch", "follow it until it ends; exit code 1 unless it succeeds")
-    .option("--tree", "show its workflow: each job below the one that submitted it, or that it follows")
-    .option("--steps", "its durable steps: what is done, failed or reverted, and what came of it")
-    .option("--results", "how its last ten runs ended, newest first")
+    .option("--tree", "show its workflow: each job below the job that submitted it or that it follows")
+    .option("--steps", "show its durable steps: done, failed or reverted, with their results")
+    .option("--results", "show the outcomes of its last ten runs, newest first")
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
       const { watch, tree, results, steps } =
         command.opts<{ readonly [Flag in "watch" | "tree" | "results" | "steps"]?: true }>()
       if ([watch, tree, results, steps].filter(Boolean).length > 1)
-        wrongUsage("--watch, --tree, --steps and --results show different things: give one of them")
+        wrongUsage("--watch, --tree, --steps and --results cannot be combined: use one of them")
       const job = client.job(await fullId(client, command.args[0] ?? ""))
       if (tree) return printTree(client.connection, job.id, output)
       if (steps) return printSteps(client, job.id, output)
@@ -175,7 +175,7 @@ const eventLine = (event: JobEvent, paint: Paint): string =>
 export const addWhy = (program: Command): void => {
   const command = program
     .command("why")
-    .description("say why a job does not run, the true cause first")
+    .description("explain why a job is not running, the actual cause first")
     .argument("<id>", ID_HELP)
   runs(command, async ({ output, withClient }) => {
     const why = await withClient(async (client) => client.why(await fullId(client, command.args[0] ?? "")))

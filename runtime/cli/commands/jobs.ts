@@ -87,10 +87,10 @@ export const addJobs = (program: Command): void => {
     .option("--root <id>", "only jobs that descend from this one")
     .option("--parent <id>", "only jobs that this one submitted")
     .option("--group <name>", "only jobs that were submitted with this group")
-    .option("--error <fingerprint>", "only jobs that failed for this cause, as `callboard errors` names it")
-    .option("--limit <count>", "jobs on a page", "50")
-    .option("--cursor <cursor>", "the page after this one")
-    .option("--count", "only say how many there are")
+    .option("--error <fingerprint>", "only jobs that failed for this cause, as listed by `callboard errors`")
+    .option("--limit <count>", "number of jobs on a page", "50")
+    .option("--cursor <cursor>", "continue after this cursor")
+    .option("--count", "only print their number")
   runs(command, async ({ output, withClient }) => {
     const query = queryOf(command.opts<Options>())
     const fullQuery = async (client: Client): Promise<JobQuery> => ({
@@ -134,9 +134,9 @@ export const addGroup = (program: Command): void => {
     .command("group")
     .description("list groups of jobs, or show one by state")
     .argument("[id]", "name of a group; its jobs: callboard jobs --group ID")
-    .option("--cancel", "cancel those of its jobs that have not ended")
-    .option("--limit <count>", "groups on a page", "50")
-    .option("--cursor <cursor>", "the page after this one")
+    .option("--cancel", "cancel its jobs that have not ended")
+    .option("--limit <count>", "number of groups on a page", "50")
+    .option("--cursor <cursor>", "continue after this cursor")
   runs(command, async ({ output, withClient }) => {
     const { cancel, limit, cursor } = command.opts<GroupOptions>()
     const [id] = command.args

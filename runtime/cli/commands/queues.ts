@@ -33,10 +33,10 @@ const wholeOf = (name: string, text: string): number =>
 export const addQueue = (program: Command): void => {
   const command = program
     .command("queue")
-    .description("list the jobs that wait in a queue, in the order in which they will be taken")
+    .description("list the waiting jobs of a queue, in the order in which workers take them")
     .argument("<queue>", "the queue")
-    .option("--offset <count>", "leave out so many, those that are taken first", "0")
-    .option("--limit <count>", "jobs on a page", "50")
+    .option("--offset <count>", "skip this many jobs", "0")
+    .option("--limit <count>", "number of jobs on a page", "50")
   runs(command, async ({ output, withClient }) => {
     const [queue = ""] = command.args
     const given = command.opts<{ readonly offset: string; readonly limit: string }>()
@@ -45,14 +45,16 @@ export const addQueue = (program: Command): void => {
     const ids = await withClient((client) => client.waiting(queue, range))
     if (output.json) return output.document({ ids })
     const rows = ids.map((id, at) => [String(offset + at), id])
-    output.table(["POSITION", "ID"], rows, `nothing waits in ${queue}`)
+    output.table(["POSITION", "ID"], rows, `no jobs are waiting in ${queue}`)
   })
 }
 
 /** `callboard queues`: how many tasks each queue has, and the age of the oldest. */
 export const addQueues = (program: Command): void => {
-  const command = program.command("queues").description("list queues: what waits, is scheduled and is in flight")
-  command.option("--raw", "one line per queue, for scripts: what waits, runs, has finished and has failed")
+  const command = program
+    .command("queues")
+    .description("list queues with their numbers of waiting, scheduled and in-flight tasks")
+  command.option("--raw", "one line per queue, for scripts: waiting, running, finished and failed")
   runs(command, async ({ output, withClient }) => {
     if (command.opts<{ readonly raw?: true }>().raw) {
       for (const line of await withClient(rawLines)) output.line(line)
@@ -97,15 +99,15 @@ const noteUnknownQueue = async (client: Client, queue: string, output: Output): 
   const known = new Set([...queues.map(({ name }) => name), ...workers.flatMap((worker) => worker.queues)])
   if (known.has(queue)) return
   output.note(
-    `no queue ${queue} is known${didYouMean(queue, known)}: nothing waits in it and no worker listens to it; it is paused all the same`,
+    `no queue ${queue} is known${didYouMean(queue, known)}: it has no tasks and no worker consumes it; it is paused anyway`,
   )
 }
 
 /** Asks before a purge (`verb`), and fails unless the answer is yes. */
 const confirmPurge = async (client: Client, verb: string, queue: string, output: Output): Promise<void> => {
   const stats = (await client.queues()).find((each) => each.name === queue)
-  const waiting = stats === undefined ? "everything that waits in it" : `${stats.depth + stats.scheduled} waiting tasks`
-  if (output.json || !canAsk()) wrongUsage(`${verb} ${queue}: would cancel ${waiting}: say --yes`)
+  const waiting = stats === undefined ? "all its waiting tasks" : `${stats.depth + stats.scheduled} waiting tasks`
+  if (output.json || !canAsk()) wrongUsage(`${verb} ${queue}: would cancel ${waiting}; confirm with --yes`)
   if (await confirms(`${verb} ${queue}: cancel ${waiting}?`)) return
   throw new CommandFailed(EXIT.failed, `${verb} ${queue}: nothing was cancelled`)
 }
@@ -127,9 +129,9 @@ const addPurge = (
     .command(name)
     .description(description)
     .argument("<queue>", "the queue")
-    .option("--forget", "forget the jobs as well")
-    .option("--budget <duration>", "end after this long, with exit code 6 where jobs are left (default: no bound)")
-    .option("-y, --yes", "do not ask; needed where nobody can be asked")
+    .option("--forget", "also delete the jobs")
+    .option("--budget <duration>", "stop after this time, with exit code 6 if jobs are left (default: no limit)")
+    .option("-y, --yes", "do not ask for confirmation; required without a terminal")
   runs(command, ({ output, withClient }) => {
     const [queue = ""] = command.args
     const { forget = false, yes = false, budget } = command.opts<Options>()
@@ -143,7 +145,7 @@ const addPurge = (
         for (;;) {
           const slice = Math.min(SLICE_MS, Math.max(0, end - performance.now())) / 1_000
           const report = await purge(client, queue, { forget, budget: slice, signal }).catch((cause: unknown) => {
-            throw purged === 0 ? cause : notDone(farOf("others are left"), cause)
+            throw purged === 0 ? cause : notDone(farOf("others remain"), cause)
           })
           purged += report.purged
           // A call that cancels nothing, and leaves something, would do so again.
@@ -169,17 +171,15 @@ interface Options {
 }
 
 export const addPausing = (program: Command): void => {
-  const pause = "let queues take tasks and give none out"
+  const pause = "pause queues: they accept tasks, but workers take none"
   addQueueCommand(program, "pause", pause, "paused", async (client, queue, output) => {
     await client.pause(queue)
     await noteUnknownQueue(client, queue, output)
   })
-  addQueueCommand(program, "resume", "let paused queues give out tasks again", "resumed", (client, queue) =>
-    client.resume(queue),
-  )
-  addPurge(program, "purge", "cancel everything that waits in a queue", (client, queue, options) =>
+  addQueueCommand(program, "resume", "resume paused queues", "resumed", (client, queue) => client.resume(queue))
+  addPurge(program, "purge", "cancel all waiting jobs of a queue", (client, queue, options) =>
     client.purge(queue, options),
   )
-  const gone = "cancel everything that waits in a queue, and take it off the list until it is used again"
+  const gone = "cancel all waiting jobs of a queue, and remove it from the list until it is used again"
   addPurge(program, "delete-queue", gone, (client, queue, options) => client.deleteQueue(queue, options))
 }

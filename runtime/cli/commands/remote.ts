@@ -41,7 +41,7 @@ const known = (kind: "inspect" | "control", name: string, others: ReadonlyArray<
   if (isCommand(name) && COMMANDS[name].kind === kind) return name
   if (isCommand(name)) return wrongUsage(`${kind} ${name}: is a command of \`callboard ${COMMANDS[name].kind}\``)
   const all = [...namesOf(kind), ...others]
-  return wrongUsage(`${kind} ${name}: is not a command${didYouMean(name, all)}; there are ${all.join(", ")}`)
+  return wrongUsage(`${kind} ${name}: is not a command${didYouMean(name, all)}; use ${all.join(", ")}`)
 }
 
 /** Names the given arguments, in the order in which the command declares them. Numerals become numbers. */
@@ -68,8 +68,8 @@ const show = (output: Output, answers: ReadonlyArray<Reply>): void => {
 
 const addOptions = (command: Command): Command =>
   command
-    .option("--workers <names>", "only these workers, with commas between their names")
-    .option("--timeout <duration>", "longest wait for answers (default: 1 second)")
+    .option("--workers <names>", "only these workers, separated by commas")
+    .option("--timeout <duration>", "how long to wait for responses (default: 1 second)")
 
 const askOptions = ({ workers, timeout }: Options) => ({
   ...compact({ workers: workers?.split(",").map((name) => name.trim()) }),
@@ -79,7 +79,7 @@ const askOptions = ({ workers, timeout }: Options) => ({
 /** Refuses options about workers for a command that asks no worker, instead of ignoring them. */
 const refuseWorkerOptions = (name: string, { workers, timeout }: Options): void => {
   if (workers === undefined && timeout === undefined) return
-  wrongUsage(`${name}: asks no worker, and takes neither --workers nor --timeout`)
+  wrongUsage(`${name}: does not ask workers and takes neither --workers nor --timeout`)
 }
 
 /** The command that lists scheduled jobs. It asks the transport, since scheduled jobs wait there and not in a worker. */
@@ -89,10 +89,10 @@ const addInspect = (program: Command): void => {
   const command = addOptions(
     program
       .command("inspect")
-      .description("ask workers how they are")
-      .argument("<command>", "what to ask for")
-      .argument("[id]", "with put-off, one job"),
-  ).addHelpText("after", `\nCommands:\n${helpOf("inspect")}\n  ${SCHEDULED.padEnd(28)} jobs whose time has not come`)
+      .description("query workers")
+      .argument("<command>", "the query")
+      .argument("[id]", "a job, with put-off"),
+  ).addHelpText("after", `\nCommands:\n${helpOf("inspect")}\n  ${SCHEDULED.padEnd(28)} scheduled jobs`)
   runs(command, ({ output, withClient }) => {
     const [name = ""] = command.args
     const options = askOptions(command.opts<Options>())
@@ -130,12 +130,12 @@ const addControl = (program: Command): void => {
   const command = addOptions(
     program
       .command("control")
-      .description("tell workers what to do")
-      .argument("<command>", "what to do")
-      .argument("[arguments...]", "what the command takes"),
+      .description("control workers")
+      .argument("<command>", "the command")
+      .argument("[arguments...]", "the arguments of the command"),
   ).addHelpText(
     "after",
-    `\nCommands:\n${helpOf("control")}\n  ${"revoke id...".padEnd(28)} cancel jobs\n  ${"terminate id...".padEnd(28)} cancel jobs; end isolated and blocking handlers`,
+    `\nCommands:\n${helpOf("control")}\n  ${"revoke id...".padEnd(28)} cancel jobs\n  ${"terminate id...".padEnd(28)} cancel jobs; kill isolated and blocking handlers`,
   )
   runs(command, ({ output, withClient }) => {
     const [name = "", ...given] = command.args
@@ -228,7 +228,7 @@ export const printAnswers = (output: Output, answers: ReadonlyArray<Reply>): voi
   const empty = values.filter(({ value }) => Array.isArray(value) && value.length === 0)
   const long = values.filter(isLong)
   const rows = values.filter((answer) => !long.includes(answer) && !empty.includes(answer)).flatMap(rowsOf)
-  if (answers.length === 0) output.note("no workers are alive")
+  if (answers.length === 0) output.note("no workers are running")
   for (const { worker, value } of long) {
     const facts = isMap(value) ? factsOf(value, output) : []
     output.table(["WORKER", worker], facts, "")

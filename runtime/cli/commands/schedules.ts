@@ -32,18 +32,21 @@ const NUMBERS: ReadonlySet<string> = new Set(["every", "most", "jitter", "priori
 
 const addFields = (command: Command): Command =>
   command
-    .option("--cron <text>", "when it is due: minute, hour, day, month, weekday; the second first where there are six")
+    .option(
+      "--cron <text>",
+      "cron expression: minute, hour, day, month, weekday; if there are six fields, the second first",
+    )
     .option("--time-zone <zone>", "zone of --cron, such as Europe/Berlin (default: UTC)")
-    .option("--every <duration>", "due now, and then after each of these")
-    .option("--at <time>", "due once: ISO 8601")
-    .option("--catch-up <rule>", "of what was due while no worker lived: skip, last or all (default: last)")
-    .option("--overlap <rule>", "while the job before has not ended: allow, skip or queue (default: allow)")
-    .option("--most <count>", "due times that may wait to be posted (default: 100)")
-    .option("--jitter <duration>", "post each up to this much later")
+    .option("--every <duration>", "interval; due now, and then after each interval")
+    .option("--at <time>", "a single time: ISO 8601")
+    .option("--catch-up <rule>", "due times that passed while no worker was running: skip, last or all (default: last)")
+    .option("--overlap <rule>", "while the previous job has not ended: allow, skip or queue (default: allow)")
+    .option("--most <count>", "maximum number of waiting due times (default: 100)")
+    .option("--jitter <duration>", "delay each due time by up to this much")
     .option("--queue <name>", "queue to wait in (default: the actor's)")
     .option("--priority <level>", "0 to 9, 9 first")
     .option("--fields <json>", "any further fields, as over HTTP: JSON or @file")
-    .option("--force", "also if no worker has the method yet, or its published schema refuses the input")
+    .option("--force", "accept it even if no worker has the method yet, or its published schema refuses the input")
 
 /** Fields from the options. Their values are checked like those of every other schedule. */
 const fieldsOf = async ({
@@ -79,7 +82,7 @@ const show = (view: ScheduleView, output: Output): void => {
   const { name, fields, runs, missed, waiting } = view
   output.line(`${name}  ${whenOf(fields)}  ${taskOf(fields)}`)
   output.line(`  next     ${view.next === undefined ? view.state : localTime(view.next)}`)
-  if (waiting > 0) output.line(`  waiting  ${waiting}, until the job before has ended`)
+  if (waiting > 0) output.line(`  waiting  ${waiting}, until the previous job has ended`)
   for (const { id, due, state } of runs) output.line(`  run      ${localTime(due)}  ${id}  ${state ?? ""}`.trimEnd())
   for (const { from, count, why, detail } of missed.latest)
     output.line(`  missed   ${localTime(from)}  ${count}, ${why}${detail === undefined ? "" : `: ${oneLine(detail)}`}`)
@@ -109,9 +112,9 @@ const addDecision = (
 export const addSchedules = (program: Command): void => {
   const schedules = program
     .command("schedules")
-    .description("list what is submitted by the clock")
-    .option("--limit <count>", "schedules on a page", "50")
-    .option("--cursor <cursor>", "the page after this one")
+    .description("list the schedules")
+    .option("--limit <count>", "number of schedules on a page", "50")
+    .option("--cursor <cursor>", "continue after this cursor")
   runs(schedules, async ({ output, withClient }) => {
     const { limit, cursor } = schedules.opts<{ readonly limit: string; readonly cursor?: string }>()
     const query = { limit: limitOf(limit), ...compact({ after: cursor }) }
@@ -129,10 +132,10 @@ export const addSchedules = (program: Command): void => {
     if (page.next !== undefined) output.note(`there are more: --cursor ${page.next}`)
   })
 
-  const create = addFields(schedules.command("create").description("submit a task by the clock"))
+  const create = addFields(schedules.command("create").description("create a schedule"))
     .argument("<name>", "the ids of its jobs begin with it")
     .argument("<task>", "actor and method: text.count")
-    .argument("[input]", "what the method gets: JSON, @file, or - for standard input")
+    .argument("[input]", "input of the method: JSON, @file, or - for standard input")
   runs(create, async ({ output, withClient }) => {
     const [name = "", task = "", input] = create.args
     const options = create.opts<Options>()
@@ -142,7 +145,7 @@ export const addSchedules = (program: Command): void => {
     )
   })
 
-  const showing = schedules.command("show").description("show a schedule, its last runs, and what it missed")
+  const showing = schedules.command("show").description("show a schedule, its last runs and its missed due times")
   showing.argument("<name>", "the schedule")
   runs(showing, ({ output, withClient }) =>
     withClient(async (client) => show(await client.schedules.find(showing.args[0] ?? ""), output)),
@@ -151,7 +154,7 @@ export const addSchedules = (program: Command): void => {
   const change = addFields(schedules.command("change").description("change fields of a schedule"))
     .argument("<name>", "the schedule")
     .option("--task <name>", "actor and method: text.count")
-    .option("--input <json>", "what the method gets: JSON, @file, or - for standard input")
+    .option("--input <json>", "input of the method: JSON, @file, or - for standard input")
   runs(change, async ({ output, withClient }) => {
     const options = change.opts<Options>()
     const changes = await fieldsOf(options)
@@ -161,13 +164,18 @@ export const addSchedules = (program: Command): void => {
     })
   })
 
-  addDecision(schedules, "pause", "let schedules post nothing", ({ schedules }, name) => schedules.pause(name))
-  addDecision(schedules, "resume", "let paused schedules post again", ({ schedules }, name) => schedules.resume(name))
-  addDecision(schedules, "run", "post the tasks of schedules now; prints the ids of the jobs", ({ schedules }, name) =>
+  addDecision(schedules, "pause", "pause schedules", ({ schedules }, name) => schedules.pause(name))
+  addDecision(schedules, "resume", "resume paused schedules", ({ schedules }, name) => schedules.resume(name))
+  addDecision(schedules, "run", "run schedules now; prints the ids of the jobs", ({ schedules }, name) =>
     schedules.run(name),
   )
-  addDecision(schedules, "delete", "delete schedules; what they have posted goes on", async ({ schedules }, name) => {
-    await schedules.delete(name)
-    return { name, deleted: true }
-  })
+  addDecision(
+    schedules,
+    "delete",
+    "delete schedules; jobs that they have submitted continue",
+    async ({ schedules }, name) => {
+      await schedules.delete(name)
+      return { name, deleted: true }
+    },
+  )
 }

@@ -15,16 +15,16 @@ import { limitOf } from "./jobs.ts"
 const MIN_RANGE_MS = 60_000
 const MAX_RANGE_MS = 86_400_000
 
-const RANGE = ["--range <duration>", "how far back, 24h at most", "1h"] as const
+const RANGE = ["--range <duration>", "how far back, at most 24h", "1h"] as const
 
 const rangeOf = (text: string): number => {
   const range = milliseconds("--range", text, (field, message) => wrongUsage(`${field} ${text}: ${message}`))
   if (range >= MIN_RANGE_MS && range <= MAX_RANGE_MS) return range
-  return wrongUsage(`--range ${text}: must be a minute at least, and 24h at most`)
+  return wrongUsage(`--range ${text}: must be from 1 minute to 24 hours`)
 }
 
 const oneOf = <A extends string>(flag: string, text: string, all: ReadonlyArray<A>): A =>
-  all.find((each) => each === text) ?? wrongUsage(`${flag} ${text}: can be ${all.join(", ")}`)
+  all.find((each) => each === text) ?? wrongUsage(`${flag} ${text}: must be one of ${all.join(", ")}`)
 
 const printStats = (output: Output, stats: Stats): void => {
   const { verdict, findings, counts, more, ended, perMinute, wait, handlers, workers } = stats
@@ -58,7 +58,7 @@ const printStats = (output: Output, stats: Stats): void => {
 export const addStats = (program: Command): void => {
   const command = program
     .command("stats")
-    .description("say how the board is, and what is wrong with it")
+    .description("show the state of the system and its problems")
     .option(...RANGE)
   runs(command, async ({ output, withClient }) => {
     const range = rangeOf(command.opts<{ readonly range: string }>().range)
@@ -81,15 +81,15 @@ interface ErrorOptions {
 export const addErrors = (program: Command): void => {
   const command = program
     .command("errors")
-    .description("say why jobs fail: causes, not jobs; with a fingerprint, more about one")
+    .description("list failures by cause; with a fingerprint, show one cause")
     .argument("[fingerprint]", "of a cause")
     .option(...RANGE)
-    .option("--task <task>", "only of this task, actor.method, or all of an actor")
-    .option("--queue <queue>", "only of this queue")
+    .option("--task <task>", "only this task, actor.method, or all methods of an actor")
+    .option("--queue <queue>", "only this queue")
     .option("--state <state>", `${ERROR_STATES.join(" or ")}`)
     .option("--sort <by>", `${ERROR_SORTS.join(", ")}`, "last")
-    .option("--limit <count>", "causes on a page", "50")
-    .option("--cursor <cursor>", "the page after this one")
+    .option("--limit <count>", "number of causes on a page", "50")
+    .option("--cursor <cursor>", "continue after this cursor")
   runs(command, async ({ output, withClient }) => {
     const { state, sort, limit, cursor, ...given } = command.opts<ErrorOptions>()
     const range = rangeOf(given.range)

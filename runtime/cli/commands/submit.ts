@@ -142,14 +142,14 @@ const noteUnknown = async (
   // An actor's own name may have a dot in it.
   if (found === undefined) {
     if ((await client.directory.find(task)) !== undefined) return
-    return output.note(`no worker that is alive serves ${actor}; the task waits for one`)
+    return output.note(`no running worker serves ${actor}; the task waits for one`)
   }
   if (method === null || found.methods.some(({ name }) => name === method)) return
   const advice = didYouMean(
     method,
     found.methods.map(({ name }) => name),
   )
-  output.note(`no worker that is alive serves ${actor}.${method}${advice}; the task waits for one`)
+  output.note(`no running worker serves ${actor}.${method}${advice}; the task waits for one`)
 }
 
 const printOutcome = (output: Output, id: string, ended: Outcome): void => {
@@ -167,9 +167,9 @@ const printOutcome = (output: Output, id: string, ended: Outcome): void => {
     outcome.state === "failed"
       ? `failed: ${outcome.error.name}: ${outcome.error.message}`
       : outcome.state === "gone"
-        ? "has ended, and its result is not kept"
+        ? "has ended, but its result is not kept"
         : outcome.state === "expired"
-          ? "expired before it was started"
+          ? "expired before it started"
           : "was cancelled"
   throw new CommandFailed(EXIT.failed, `job ${id} ${why}; see: callboard job ${shellWord(id)}`)
 }
@@ -182,7 +182,7 @@ const printReceipt = (output: Output, task: string, { id, receipt }: SubmittedJo
   // Prints only the id, so that scripts can use it: id=$(callboard submit …).
   output.line(id)
   output.note(
-    `${task}: ${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}\nfollow it: callboard job ${shellWord(id)} --watch`,
+    `${task}: ${receipt.duplicate ? `exists already, ${receipt.state}` : receipt.state}(durability: ${receipt.durability})\nfollow it: callboard job ${shellWord(id)} --watch`,
   )
 }
 
@@ -192,53 +192,49 @@ const collected = (text: string, before: ReadonlyArray<string> = []): ReadonlyAr
 export const addSubmit = (program: Command): void => {
   const command = program
     .command("submit")
-    .description("post a task; prints its job id")
+    .description("submit a task; prints its job id")
     .argument("<task>", "actor and method: text.count, or an actor alone for its default method")
-    .argument("[input]", "what the method gets: JSON, @file, or - for standard input")
+    .argument("[input]", "input of the method: JSON, @file, or - for standard input")
     .option("--arg <value>", "argument instead of the input: text, :json, key=text, key:=json, @file", collected)
-    .option("--wait [timeout]", "wait for the end and print the result; exit code 3 when the timeout is over")
+    .option("--wait [timeout]", "wait for the end and print the result; exit code 3 after the timeout")
     .option("--method <name>", "method of the actor, if it is not part of the task's name")
-    .option("--queue <name>", "queue to wait in (default: the actor's)")
+    .option("--queue <name>", "queue of the task (default: the actor's)")
     .option("--priority <level>", "0 to 9, 9 first (default: the method's, or 4)")
-    .option("--front", "before every priority")
-    .option("--delay <duration>", "not before this much later")
-    .option("--eta <time>", "not before this time: ISO 8601")
-    .option("--expires <when>", "must start before this: a time, or a duration from now")
-    .option("--id <id>", "id of the job; submitting again with the same id is safe")
-    .option("--unique", "refuse it while another job with its --id is kept")
-    .option(
-      "--after <ids>",
-      "jobs that must have succeeded before it starts, separated by commas, or repeated",
-      collected,
-    )
-    .option("--allow-failure", "with --after: their failure will do as well")
+    .option("--front", "ahead of all priorities")
+    .option("--delay <duration>", "delay before the job starts")
+    .option("--eta <time>", "earliest start: ISO 8601")
+    .option("--expires <when>", "latest start: a time, or a duration from now")
+    .option("--id <id>", "id of the job; it is safe to submit again with the same id")
+    .option("--unique", "refuse it while a job with its --id is kept")
+    .option("--after <ids>", "jobs that must succeed before it starts, separated by commas, or repeated", collected)
+    .option("--allow-failure", "with --after: start even if they fail")
     .option("--retry-max <count>", "retries after the first attempt")
-    .option("--time-limit <duration>", "longest an attempt may take")
+    .option("--time-limit <duration>", "time limit of an attempt")
     .option("--ttl <duration>", "how long it may wait once it is due")
     .option("--result-ttl <duration>", "how long a success is kept")
     .option("--failure-ttl <duration>", "how long a failure is kept")
     .option("--shadow <name>", "name to show instead of task and method")
     .option("--description <text>", "what this job is for")
-    .option("--parent <id>", "job that this one belongs to")
-    .option("--root <id>", "job that this one descends from")
-    .option("--group <name>", "what this job is listed under: jobs --group")
-    .option("--meta <json>", "your own data, shown with the job; you and the handler may change it")
-    .option("--details <json>", "what this job is about, as data that never changes")
-    .option("--book <name=uuid>", "the book of tasks that this job belongs to")
-    .option("--force", "also if no worker has the method yet, or its published schema refuses the input")
-    .option("--header <name=value>", "custom header, which the handler sees; may be given several times", collected)
+    .option("--parent <id>", "parent of this job")
+    .option("--root <id>", "root of the workflow of this job")
+    .option("--group <name>", "group of this job, for jobs --group")
+    .option("--meta <json>", "your own data, shown with the job; you and the handler can change it")
+    .option("--details <json>", "data that describes the job; it never changes")
+    .option("--book <name=uuid>", "the book of tasks to which this job belongs")
+    .option("--force", "accept it even if no worker has the method yet, or its published schema refuses the input")
+    .option("--header <name=value>", "custom header, which the handler can read; can be repeated", collected)
   runs(command, async ({ config, output, transport, withClient }) => {
     const [task = "", input] = command.args
     const options = command.opts<Options>()
     const timeout = timeoutOf(options.wait)
-    if (input !== undefined && options.arg !== undefined) wrongUsage("--arg: leave out the input, or give it alone")
+    if (input !== undefined && options.arg !== undefined) wrongUsage("--arg: cannot be combined with an input")
     if (options.allowFailure && options.after === undefined) wrongUsage("--allow-failure: name the jobs with --after")
     const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
     await withClient(async (client) => {
       // No worker of another process can reach this transport, so the job would never run.
       if (client.connection.transport.capabilities.reach === "process") {
         wrongUsage(
-          `what is submitted to ${displayUrl(transport)} ends with this process: name a transport that a worker shares with --transport, such as ${DEFAULTS.transport}`,
+          `${displayUrl(transport)} exists only in this process: use --transport to name a transport that a worker shares, such as ${DEFAULTS.transport}`,
         )
       }
       const named = { ...fields, ...(await namedJobs(client, options)) }

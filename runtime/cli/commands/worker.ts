@@ -34,13 +34,15 @@ import { announcingEnd, askForRestarts, sendReady, sendToWatcher, stopWithWatche
 export const addWorker = (program: Command): void => {
   const command = program
     .command("worker")
-    .description("run the actors; the first signal stops softly, the second hands back now, the third ends it")
+    .description(
+      "run the actors; the first signal starts a graceful shutdown, the second hands back the jobs at once, the third exits",
+    )
   addSettings(command, [...WORKER_SETTINGS, ...HTTP_SETTINGS])
   command.addHelpText(
     "after",
     `
-HTTP is answered only if --port is given here. Of several --processes, the one
-that watches over them answers for all: /healthz, /readyz and /metrics, and
+A worker serves HTTP only if --port is set here. With several --processes, the
+supervising process serves /healthz, /readyz and /metrics for all of them, and
 nothing else.`,
   )
   command.addOption(new Option(WORK_FLAG).hideHelp())
@@ -99,7 +101,7 @@ const servePoolHttp = async (pool: WorkerPool, invocation: Invocation): Promise<
   const http = startPoolHttp(httpOptions(config), { unready: () => pool.unready(), metrics, log })
   log
     .with({ logger: "callboard.cli" })
-    .info("the pool answers health checks", { url: http.listens, processes: processesOf(invocation) })
+    .info("the pool serves health checks", { url: http.listens, processes: processesOf(invocation) })
   return http
 }
 
@@ -167,7 +169,7 @@ const makeReport = async ({ isReady, worker, metrics }: Service, wantsMetrics: b
 
 /** `callboard serve`: serves HTTP without running actors, which run in workers. */
 export const addServe = (program: Command): void => {
-  const command = program.command("serve").description("answer HTTP, without a worker")
+  const command = program.command("serve").description("serve HTTP, without a worker")
   addSettings(command, [...HTTP_SETTINGS, "maxBody", "name", "log.format"])
   runs(command, async (invocation) => {
     const log = logOf(invocation)
@@ -180,14 +182,16 @@ export const addServe = (program: Command): void => {
 
 /** `callboard dev`: worker and HTTP in one process. A new process replaces it when a file changes. */
 export const addDev = (program: Command): void => {
-  const command = program.command("dev").description("run everything in one process, and again whenever a file changes")
+  const command = program
+    .command("dev")
+    .description("run everything in one process, and restart it when a file changes")
   addSettings(command, [...WORKER_SETTINGS, ...HTTP_SETTINGS])
   runs(command, async (invocation) => {
     const actors = resolve(invocation.config.actors ?? DEFAULTS.actors)
     if (!existsSync(actors)) {
       throw new CommandFailed(
         EXIT.failed,
-        `there is no folder ${actors}: make one with callboard init, or name another with --actors`,
+        `there is no folder ${actors}: create it with callboard init, or name another folder with --actors`,
       )
     }
     await runDevProcess(invocation, { folder: actors, files: configPaths(process.cwd()) })

@@ -20,7 +20,7 @@ const COLOURS: Partial<Record<WorkerDescription["state"], "cyan" | "yellow" | "r
 
 /** `callboard workers`: the workers that are alive, their queues and actors, and their load. */
 export const addWorkers = (program: Command): void => {
-  const command = program.command("workers").description("list the workers that are alive")
+  const command = program.command("workers").description("list the running workers")
   runs(command, async ({ output, withClient }) => {
     const workers = await withClient((client) => client.workers())
     if (output.json) return output.document({ workers })
@@ -38,13 +38,13 @@ export const addWorkers = (program: Command): void => {
     output.table(
       ["NAME", "STATE", "RUNNING", "PROCESSED", "FAILED", "UP", "QUEUES", "ACTORS"],
       rows,
-      "no workers are alive",
+      "no workers are running",
     )
     for (const { name, blocked } of workers) {
       if (blocked === undefined) continue
       const { since, job } = blocked
       output.note(
-        `${name} has been blocked for ${spanText(now - Date.parse(since))} by ${job === undefined ? "a handler that does not give way" : `job ${job}: callboard why ${shellWord(job)}`}`,
+        `${name} has been blocked for ${spanText(now - Date.parse(since))} by ${job === undefined ? "a handler that does not yield" : `job ${job}: callboard why ${shellWord(job)}`}`,
       )
     }
   })
@@ -54,9 +54,9 @@ export const addWorkers = (program: Command): void => {
 export const addSuspend = (program: Command): void => {
   const suspend = program
     .command("suspend")
-    .description("let a worker, or all of them, take no more tasks; what runs goes on")
-    .argument("[worker]", "its name")
-    .option("--ttl <duration>", "ends by itself after this long")
+    .description("stop a worker, or all workers, from taking tasks; running jobs continue")
+    .argument("[worker]", "name of the worker")
+    .option("--ttl <duration>", "ends automatically after this time")
   runs(suspend, ({ output, withClient }) => {
     const [worker] = suspend.args
     const { ttl } = suspend.opts<{ readonly ttl?: string }>()
@@ -65,19 +65,19 @@ export const addSuspend = (program: Command): void => {
       if (output.json) output.document({ worker: worker ?? null, state: "suspended" })
       else output.line(`${worker ?? "all workers"}  suspended`)
       if (worker === undefined || (await client.workers()).some(({ name }) => name === worker)) return
-      output.note(`no worker of the name ${worker} lives now; one that starts will be suspended`)
+      output.note(`no worker named ${worker} is running; it will be suspended when it starts`)
     })
   })
   const unsuspend = program
     .command("unsuspend")
-    .description("let a worker, or all of them, take tasks again")
-    .argument("[worker]", "its name")
+    .description("let a worker, or all workers, take tasks again")
+    .argument("[worker]", "name of the worker")
   runs(unsuspend, ({ output, withClient }) => {
     const [worker] = unsuspend.args
     return withClient(async (client) => {
       await client.unsuspend(worker)
       if (output.json) output.document({ worker: worker ?? null, state: "at work again" })
-      else output.line(`${worker ?? "all workers"}  at work again`)
+      else output.line(`${worker ?? "all workers"}  resumed`)
     })
   })
 }

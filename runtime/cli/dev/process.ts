@@ -79,7 +79,7 @@ const listenToOrders = (): Orders => {
 
 export const runDevProcess = async (invocation: Invocation, watched: Watched): Promise<void> => {
   if (process.send === undefined)
-    throw new CommandFailed(EXIT.failed, "dev is started by the callboard command, which starts it again after changes")
+    throw new CommandFailed(EXIT.failed, "dev is started by the callboard command, which restarts it after changes")
   const { config, output } = invocation
   const orders = listenToOrders()
   stopWithWatcher()
@@ -92,7 +92,7 @@ export const runDevProcess = async (invocation: Invocation, watched: Watched): P
   const port = earlierPort ?? http.port ?? DEFAULTS.http.port
   const host = http.host ?? DEFAULTS.http.host
   if (!(await waitForPort(port, host, reload || replaces ? PORT_MS : 0))) {
-    throw new CommandFailed(EXIT.failed, `port ${port} of ${host} is in use: choose another with --port`)
+    throw new CommandFailed(EXIT.failed, `port ${port} of ${host} is in use: choose another port with --port`)
   }
   const lines = new JobLines(output)
   const log = terminalLog(config.log ?? {}, { ready: true, jobs: true })
@@ -169,7 +169,7 @@ const explain = async (
 ): Promise<void> => {
   const example = await exampleOf(actors)
   if (example === undefined || service.url === undefined) return
-  output.line(`\nPost a task:\n\n  ${curlOf(example, service.url, (config.http?.tokens ?? []).length > 0)}\n`)
+  output.line(`\nSubmit a task:\n\n  ${curlOf(example, service.url, (config.http?.tokens ?? []).length > 0)}\n`)
 }
 
 const PORT_CHECK_MS = 20

@@ -96,7 +96,8 @@ export const Copy = ({ text, label }: { readonly text: () => string; readonly la
       done.value = undefined
     }, 2000)
   }
-  const said = done.value === "yes" ? "Copied" : done.value === "no" ? "The browser does not let this page copy" : label
+  const said =
+    done.value === "yes" ? "Copied" : done.value === "no" ? "The browser does not allow this page to copy" : label
   return <Button class="small quiet sq" icon={done.value === "yes" ? "check" : "copy"} label={said} onClick={copy} />
 }
 
@@ -184,7 +185,9 @@ export const Trouble = ({ error, reload }: { readonly error: ApiError; readonly 
   if (error.status === 403) {
     return (
       <Note icon="lock">
-        {error.scope === undefined ? error.message : `Your token may not see this: it needs the scope ${error.scope}.`}
+        {error.scope === undefined
+          ? error.message
+          : `Your token does not allow this: it needs the scope ${error.scope}.`}
       </Note>
     )
   }

@@ -40,10 +40,10 @@ const FIRST = 5
 /** Why a job cannot be changed, in words. */
 const REASONS: Readonly<Record<string, string>> = {
   "job-exists": "their state does not allow it",
-  "already-terminal": "have ended meanwhile",
+  "already-terminal": "have already ended",
   unsupported: "their input is not kept",
-  gone: "are not kept any more",
-  "not-found": "are not there any more",
+  gone: "are no longer kept",
+  "not-found": "no longer exist",
 }
 
 export const BulkDialog = (): JSX.Element | null =>
@@ -72,8 +72,8 @@ const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Elem
       title={`${verb} ${count === undefined ? "" : `${about}${whole(count)} `}${count === 1 ? "job" : "jobs"}?`}
       lead={
         filter === undefined
-          ? "Exactly those that you have selected."
-          : "Exactly those that match now: what comes from here on is not touched."
+          ? "Exactly the jobs that you have selected."
+          : "Exactly the jobs that match now; later jobs are not affected."
       }
       onClose={close}
       footer={
@@ -85,7 +85,7 @@ const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Elem
             }
           />
           <span class="grow" />
-          <Button onClick={close}>Not now</Button>
+          <Button onClick={close}>Close</Button>
           <Button
             class="main"
             disabled={plan.data === undefined || nothing}
@@ -119,7 +119,7 @@ const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Elem
       {(count ?? 0) > FIRST && (
         <Check
           label={`Try ${FIRST} first`}
-          hint="They are shown as they go; then you say whether the rest follows."
+          hint="Their progress is shown; then you decide whether to continue with the rest."
           checked={first}
           onChange={(checked) => {
             chosen.value = checked
@@ -127,8 +127,7 @@ const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Elem
         />
       )}
       <p class="small dim">
-        It begins after 8 seconds, in which it can be undone, and can be stopped at any time. It goes on while this page
-        is open.
+        Starts in 8 seconds; you can undo until then. Keep this page open; you can stop at any time.
       </p>
     </Dialog>
   )
@@ -155,13 +154,13 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<BulkPlan>; readonly acti
         {changed > 0 && (
           <div>
             <b>{whole(changed)}</b>
-            <span>changed since, left alone</span>
+            <span>changed since, not affected</span>
           </div>
         )}
         {matches.relation === "gte" && (
           <div>
             <b>more</b>
-            <span>than {whole(matches.value)} were not looked at</span>
+            <span>than {whole(matches.value)} were not read</span>
           </div>
         )}
       </div>
@@ -172,12 +171,12 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<BulkPlan>; readonly acti
       ))}
       {will > 0 && (
         <p class="small dim">
-          They are of {tallied(by.task, "task")}, in {tallied(by.queue, "queue")}.
+          Of {tallied(by.task, "task")}, in {tallied(by.queue, "queue")}.
         </p>
       )}
       {sample.length > 0 && (
         <details>
-          <summary class="small">Look at {sample.length} of them</summary>
+          <summary class="small">View {sample.length} of them</summary>
           <Sample ids={sample} />
         </details>
       )}
@@ -255,7 +254,7 @@ const ProgressBar = ({ bulk: { decision, total, progress, run } }: { readonly bu
   }
   const isOver = phase === "over" || phase === "stopped" || phase === "undone"
   return (
-    <section class="bulkbar" aria-label="Decision about many jobs">
+    <section class="bulkbar" aria-label="Bulk operation">
       {phase === "waiting" && (
         <span class="grow">
           <b>
@@ -272,7 +271,7 @@ const ProgressBar = ({ bulk: { decision, total, progress, run } }: { readonly bu
               {changed} tried first{refusedWords(refused)}.
             </b>
             <Button class="main" onClick={() => run.goOn()}>
-              Go on{left === undefined ? "" : ` with the other ${left}`}
+              Continue{left === undefined ? "" : ` with the other ${left}`}
             </Button>
           </div>
           <Sample ids={tried} />

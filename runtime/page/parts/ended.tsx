@@ -22,7 +22,7 @@ export const EndedPanel = ({ of }: { readonly of: Loaded<Outcomes> }): JSX.Eleme
           ? `Ended at workers in each ${whole(of.data.step / 60)} minutes`
           : "Ended at workers per minute"
       }
-      hint={<span class="hide-s">failures hang below the line, on a scale of their own</span>}
+      hint={<span class="hide-s">failures below the axis, on a separate scale</span>}
       tools={
         <>
           <span class="legend">
@@ -54,7 +54,7 @@ export const EndedPanel = ({ of }: { readonly of: Loaded<Outcomes> }): JSX.Eleme
           <>
             {isTable.value ? <AsTable series={series} /> : <AsChart series={series} />}
             {series.partial === true && (
-              <p class="body small dim">Not all could be read in time: it is read on with the next refresh.</p>
+              <p class="body small dim">Not everything could be read in time; the next refresh continues.</p>
             )}
           </>
         )}
@@ -71,7 +71,7 @@ const AsChart = ({ series }: { readonly series: Outcomes }): JSX.Element => {
     const x = placeOf(series, mark.at)
     return x === undefined ? [] : [{ ...mark, x }]
   })
-  const said = `${whole(total.ok)} succeeded, ${whole(total.failed)} failed and ${whole(total.other)} ended otherwise between ${minuteOf(from, zone.value)} and ${minuteOf(to, zone.value)}.${marks.map(({ text, at }) => ` ${text} at ${minuteOf(Date.parse(at), zone.value)}.`).join("")}`
+  const said = `${whole(total.ok)} succeeded, ${whole(total.failed)} failed and ${whole(total.other)} ended in another state between ${minuteOf(from, zone.value)} and ${minuteOf(to, zone.value)}.${marks.map(({ text, at }) => ` ${text} at ${minuteOf(Date.parse(at), zone.value)}.`).join("")}`
   return (
     <div class="body">
       <div class="chartw">

@@ -72,7 +72,7 @@ export const ValuePanel = ({
             Unfold
           </Button>
         )}
-        {isCut && <p class="small dim">Only the first 64 KiB are shown. Download it for the rest.</p>}
+        {isCut && <p class="small dim">Only the first 64 KiB are shown. Download it to see the rest.</p>}
       </div>
     </Panel>
   )

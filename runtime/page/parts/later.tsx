@@ -32,8 +32,8 @@ export const later = (title: string, load: () => Promise<ComponentType<Shown>>):
       <View title={title}>
         {state === "failed" && (
           // A browser does not ask again for a module that did not come; after an update it has another name.
-          <Empty title="This view could not be loaded">
-            <Button onClick={() => location.reload()}>Load the page again</Button>
+          <Empty title="This page could not be loaded">
+            <Button onClick={() => location.reload()}>Reload</Button>
           </Empty>
         )}
       </View>

@@ -73,9 +73,9 @@ export const runAction = async (
 
 /** Why an action cannot be undone any more, by error code. */
 const TOO_LATE: Readonly<Record<string, string>> = {
-  "matches-differ": "the job has started meanwhile, and goes on",
-  "already-terminal": "the job has ended meanwhile",
-  "job-exists": "the job was decided about meanwhile",
+  "matches-differ": "the job has already started",
+  "already-terminal": "the job has already ended",
+  "job-exists": "the job was changed in the meantime",
 }
 
 const takeBack = async ({ method, path, query }: Call): Promise<void> => {

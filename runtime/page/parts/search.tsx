@@ -131,7 +131,7 @@ const SearchDialog = (): JSX.Element => {
         }}
         onKeyDown={onKeyDown}
       />
-      <div class="targets" id="targets" role="listbox" aria-label="Where it leads">
+      <div class="targets" id="targets" role="listbox" aria-label="Destination">
         {targets.map((target, index) => (
           <div
             key={target.to}

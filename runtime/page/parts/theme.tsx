@@ -2,7 +2,7 @@ import type { JSX } from "preact"
 import { nextTheme, theme } from "../state.ts"
 import { Button } from "./basic.tsx"
 
-const WORDS = { system: "as the system has it", light: "light", dark: "dark" } as const
+const WORDS = { system: "same as the system", light: "light", dark: "dark" } as const
 
 /** The button that changes the colours of the page. */
 export const ThemeButton = ({ class: more = "" }: { readonly class?: string }): JSX.Element => (

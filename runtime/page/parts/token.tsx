@@ -14,7 +14,7 @@ export const TokenForm = (): JSX.Element => {
   }
   return (
     <section class="frame ask" aria-labelledby="ask">
-      <h1 id="ask">{isWrong ? "That token is not known" : "A token is needed"}</h1>
+      <h1 id="ask">{isWrong ? "Unknown token" : "Token required"}</h1>
       <form
         class="in"
         onSubmit={(event) => {
@@ -24,10 +24,10 @@ export const TokenForm = (): JSX.Element => {
       >
         {isWrong ? (
           <Note kind="bad" icon="lock">
-            This token is not known here. It may have been replaced: ask the people who run the service.
+            This service does not know this token. It may have been replaced: ask the people who run the service.
           </Note>
         ) : (
-          <p>This board asks who you are. The token stays in this tab, and is sent to this address only.</p>
+          <p>This dashboard requires a token. The token stays in this tab and is sent only to this address.</p>
         )}
         <label class="small mid" for="token">
           Token
@@ -52,7 +52,7 @@ export const TokenForm = (): JSX.Element => {
         />
         <div class="row">
           <Button class="main" onClick={open}>
-            Open the board
+            Open the dashboard
           </Button>
         </div>
       </form>

@@ -37,7 +37,7 @@ const Live = (): JSX.Element => {
       type="button"
       class="live"
       aria-pressed={!paused.value}
-      title={paused.value ? "Go on refreshing" : "Stop refreshing"}
+      title={paused.value ? "Resume refreshing" : "Stop refreshing"}
       onClick={togglePause}
     >
       <i class={`dot ${kind}`} />

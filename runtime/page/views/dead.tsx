@@ -20,18 +20,19 @@ import { many, whole } from "../times.ts"
 
 /** The meaning and the remedy of each reason. */
 const MEANINGS: Readonly<Record<string, string>> = {
-  "unknown-actor": "No worker served its task. Start one that does, or look for a misspelt name.",
-  "worker-lost": "Its workers died in the middle of it. Look at its input, and at their memory, before it runs again.",
-  rejected: "Its handler refused it for good: the detail says why.",
-  undecodable: "It cannot be read. Its sender must send JSON or msgpack.",
-  "invalid-task": "Its headers are no task. Its sender must be repaired.",
-  unsupported: "It asks for something that Callboard does not have: the detail says what.",
-  "errbacks-refused": "It failed, and what was to follow its failure could not be posted.",
-  "follow-ups-refused": "It ended, and what was to follow could not be posted.",
-  "member-failed": "A member of its group did not succeed. Retry those that its error names, and then this one.",
-  "revert-failed": "A step could not be undone: its error says which. To run it again goes on undoing.",
-  "dependency-gone": "A job that it waits for is not kept any more.",
-  stopped: "Its worker stopped before it had ended, and it must not begin twice.",
+  "unknown-actor": "No worker served its task. Start a worker that does, or check the name for typos.",
+  "worker-lost":
+    "Its workers died while they ran it. Check its input and the memory of the workers before you run it again.",
+  rejected: "Its handler rejected it permanently: see the detail.",
+  undecodable: "It cannot be decoded. Its sender must send JSON or msgpack.",
+  "invalid-task": "Its headers are not a valid task. Fix the sender.",
+  unsupported: "It needs a feature that Callboard does not support: see the detail.",
+  "errbacks-refused": "It failed, and its errbacks could not be submitted.",
+  "follow-ups-refused": "It ended, and its follow-up tasks could not be submitted.",
+  "member-failed": "A member of its group did not succeed. Retry the members that its error names, then this job.",
+  "revert-failed": "A step could not be reverted: its error says which. Run the job again to continue reverting.",
+  "dependency-gone": "A job that it waits for is no longer kept.",
+  stopped: "Its worker stopped before it ended, and it must not start twice.",
 }
 
 const reasonOf = ({ dead, error }: JobSummary): string => dead ?? error?.reason ?? "unknown"
@@ -80,7 +81,7 @@ const RedriveAll = ({ reason }: { readonly reason: string }): JSX.Element => (
     class="small"
     icon="retry"
     command={{ method: "POST", path: bulkPath("redrive"), query: { reason } }}
-    title={`Run all that died as ${reason} again`}
+    title={`Run all dead letters with reason ${reason} again`}
     onClick={() => askBulk({ action: "redrive", which: { filter: { reason } }, expected: undefined })}
   >
     Redrive all…
@@ -91,8 +92,8 @@ const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): 
   const rows = useStable("reasons", reasons, ({ reason }) => reason)
   return (
     <Table
-      caption="Reasons, the most frequent first"
-      columns={["Reason", "What it means, what to do", "Tasks", num("Oldest"), num("Jobs"), ACTIONS]}
+      caption="Reasons, most frequent first"
+      columns={["Reason", "Meaning and remedy", "Tasks", num("Oldest"), num("Jobs"), ACTIONS]}
     >
       {rows.map(({ reason, jobs }) => {
         const oldest = jobs.map(diedAt).toSorted()[0]
@@ -107,7 +108,7 @@ const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): 
               </span>
             </Cell>
             <Cell class="mid small" label="">
-              {MEANINGS[reason] ?? "Its error says more."}
+              {MEANINGS[reason] ?? "See its error."}
             </Cell>
             <Cell class="mono small" label="">
               {namesOf(jobs)}
@@ -133,7 +134,7 @@ const LetterTable = ({ jobs }: { readonly jobs: ReadonlyArray<JobSummary> }) => 
   return (
     <Table
       caption="Dead letters, newest first"
-      columns={["Job", "Reason", "Detail", "Queue", "Came from", num("Died"), ACTIONS]}
+      columns={["Job", "Reason", "Detail", "Queue", "Source", num("Died"), ACTIONS]}
     >
       {rows.map((job) => (
         <Row key={job.id}>
@@ -176,7 +177,7 @@ const Reasons = (): JSX.Element => {
     >
       <Part of={looked} rows={3}>
         {({ jobs }) =>
-          jobs.length === 0 ? <Empty title="Nothing was given up" /> : <ReasonTable reasons={reasonsOf(jobs)} />
+          jobs.length === 0 ? <Empty title="No dead letters" /> : <ReasonTable reasons={reasonsOf(jobs)} />
         }
       </Part>
     </Panel>
@@ -184,7 +185,9 @@ const Reasons = (): JSX.Element => {
 }
 
 const Letters = ({ list }: { readonly list: Loaded<JobList> }): JSX.Element => (
-  <Part of={list}>{({ jobs }) => (jobs.length === 0 ? <Empty title="No letter" /> : <LetterTable jobs={jobs} />)}</Part>
+  <Part of={list}>
+    {({ jobs }) => (jobs.length === 0 ? <Empty title="No dead letters" /> : <LetterTable jobs={jobs} />)}
+  </Part>
 )
 
 export const Dead = (): JSX.Element => {
@@ -204,7 +207,7 @@ export const Dead = (): JSX.Element => {
     <View title="Dead letters" count={all === 0 ? undefined : String(all)}>
       <div class="stackv">
         <p class="mid">
-          Tasks that no worker serves, that cannot be read, that cost their workers, or that their handler rejected.
+          Tasks that no worker serves, that cannot be decoded, that kill their workers, or that their handler rejected.
         </p>
         <Reasons />
         <Panel

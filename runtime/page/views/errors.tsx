@@ -19,7 +19,7 @@ import { counted, many, percent, whole } from "../times.ts"
 
 const STATES = [
   ["open", "Open"],
-  ["quiet", "Gone quiet"],
+  ["quiet", "Quiet"],
 ] as const
 
 const SORTS = [
@@ -78,7 +78,7 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
               </span>
             ),
         )}
-        <span class="end small dim">numbers, ids, quotes and addresses are taken out before messages are compared</span>
+        <span class="end small dim">messages are compared without numbers, ids, quotes and addresses</span>
       </div>
       <div class={id === "" ? "stackv" : "md"}>
         <Panel title="Causes" hint={`${RANGE_WORDS[range]}`} hold>
@@ -86,11 +86,11 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
             {(data) => (
               <>
                 {rows.length === 0 ? (
-                  <Empty title={state === "quiet" ? "No cause has gone quiet" : "Nothing has failed"}>
+                  <Empty title={state === "quiet" ? "No quiet causes" : "No failures"}>
                     <p>
                       {state === "quiet"
-                        ? `What failed in ${RANGE_WORDS[range]} fails still, if anything does.`
-                        : `No attempt of a job has failed in ${RANGE_WORDS[range]}, or not for a while.`}
+                        ? `All causes of ${RANGE_WORDS[range]} are still failing, if there are any.`
+                        : `No attempt has failed in ${RANGE_WORDS[range]}, or not recently.`}
                     </p>
                   </Empty>
                 ) : (
@@ -101,7 +101,7 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
                   </ul>
                 )}
                 {data.partial === true && (
-                  <p class="body small dim">Not all could be read in time: it is read on with the next refresh.</p>
+                  <p class="body small dim">Not everything could be read in time; the next refresh continues.</p>
                 )}
               </>
             )}
@@ -160,8 +160,8 @@ const CauseRow = ({ cause, current }: { readonly cause: Cause; readonly current:
     <span key="first">
       since <Moment at={cause.first} as="clock" />
     </span>,
-    ...(cause.jobs.retrying > 0 ? [`${whole(cause.jobs.retrying)} tried again`] : []),
-    ...(cause.jobs.dead > 0 ? [`${whole(cause.jobs.dead)} given up`] : []),
+    ...(cause.jobs.retrying > 0 ? [`${whole(cause.jobs.retrying)} retried`] : []),
+    ...(cause.jobs.dead > 0 ? [`${whole(cause.jobs.dead)} dead-lettered`] : []),
   ]
   return (
     <li aria-current={current ? "true" : undefined}>
@@ -224,8 +224,8 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
         }
       >
         {error.error?.status === 404 ? (
-          <Empty title="This cause is not known any more">
-            <p>It has not appeared for a while, or others have taken its place among those that are kept.</p>
+          <Empty title="This cause is no longer kept">
+            <p>It has not occurred for a while, or newer causes have replaced it.</p>
             <a class="btn small" href={href("jobs", "", { error: id })}>
               Its jobs
             </a>
@@ -241,7 +241,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
 const TITLES = [
   ["version", "Version"],
   ["worker", "Worker"],
-  ["attempt", "Attempt it was"],
+  ["attempt", "Attempt"],
   ["queue", "Queue"],
 ] as const
 
@@ -293,8 +293,8 @@ const CausePanel = ({ cause }: { readonly cause: CauseDetails }): JSX.Element =>
     )}
     <p class="row wrap small">
       <span>
-        {many(cause.count, "attempt")} failed: {many(cause.jobs.failed, "job")} ended so,{" "}
-        {many(cause.jobs.retrying, "is", "are")} tried again, {many(cause.jobs.dead, "was", "were")} given up.
+        {many(cause.count, "attempt")} failed: {many(cause.jobs.failed, "job")} failed for this reason,{" "}
+        {many(cause.jobs.retrying, "is", "are")} being retried, {many(cause.jobs.dead, "was", "were")} dead-lettered.
       </span>
       <a class="link" href={href("jobs", "", { error: cause.fingerprint })}>
         All its jobs
@@ -320,7 +320,7 @@ const VersionNote = ({ cause }: { readonly cause: CauseDetails }): JSX.Element |
     return null
   return (
     <Note icon="overview">
-      <b>All of them ran on {only.key}</b>, and none was seen before: look at the change first.
+      <b>All of them ran on {only.key}</b>, and this failure is new: check the changes in that version first.
     </Note>
   )
 }

@@ -90,12 +90,12 @@ const Missing = ({
   readonly detail: string
 }) => (
   <div class="empty">
-    <h1>{isGone ? "This job is not kept any more" : "There is no such job"}</h1>
+    <h1>{isGone ? "This job is no longer kept" : "Job not found"}</h1>
     <p class="mono small">{id}</p>
     <p>
       {isGone
-        ? "It has ended, and was deleted, or the time for which its record is kept is over: resultTtl and failureTtl of the job, of its method or of the service say how long that is."
-        : "It may have been submitted to another board, or was forgotten long ago."}
+        ? "It has ended, and was deleted or has expired. The resultTtl and failureTtl of the job, its method or the service set how long records are kept."
+        : "It may have been submitted to another service, or deleted long ago."}
     </p>
     <p>{detail}</p>
     <a class="btn small" href={href("jobs")}>

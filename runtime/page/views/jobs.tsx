@@ -198,7 +198,7 @@ const Newer = ({
     ...(count === 0
       ? []
       : [`${count}${count === PAGE ? " or more" : ""} newer ${count === 1 ? "job matches" : "jobs match"}`]),
-    ...(gone === 0 ? [] : [`${gone} ${gone === 1 ? "does" : "do"} not match any more`]),
+    ...(gone === 0 ? [] : [`${gone} no longer ${gone === 1 ? "matches" : "match"}`]),
   ]
   return (
     <button type="button" class="newer" onClick={show}>

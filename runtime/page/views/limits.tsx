@@ -39,13 +39,13 @@ const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
       <Part of={keys} rows={3}>
         {(found) =>
           found.keys.length === 0 ? (
-            <p class="small dim">Nothing is held.</p>
+            <p class="small dim">No permits are held.</p>
           ) : (
             <ul class="keys">
               <li>
                 <span>Key</span>
                 <span>Runs</span>
-                <span>Share of what waits</span>
+                <span>Share of waiting jobs</span>
                 <span class="num">Waiting</span>
                 <span class="num">Next starts</span>
               </li>
@@ -94,7 +94,7 @@ const LimitRow = ({ limit }: { readonly limit: Limit }): JSX.Element => {
         (limit.keyed ? (
           <Keys limit={limit} />
         ) : (
-          <p class="in small dim">It has no key: all jobs of the method keep to it together.</p>
+          <p class="in small dim">It has no key: it applies to all jobs of the method together.</p>
         ))}
     </details>
   )
@@ -107,7 +107,7 @@ export const Limits = (): JSX.Element => {
     { every: 2 },
   )
   return (
-    <Panel title="Limits" hint="of methods, over all workers" hold>
+    <Panel title="Limits" hint="of methods, across all workers" hold>
       <Part of={limits} rows={3}>
         {(found) =>
           found.limits.length === 0 ? (

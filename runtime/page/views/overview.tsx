@@ -77,7 +77,7 @@ const moreOf = (count: number): string => (count <= 0 ? "" : ` · ${count} more 
 const sentence = ({ findings, verdict, wait }: Stats): JSX.Element => (
   <span>
     <span class={findings.some(({ severity }) => severity === "bad") ? "bad" : ""}>{verdict}</span>{" "}
-    {wait !== undefined && <span class="dim">95 of 100 jobs start within {duration(wait.p95)}.</span>}
+    {wait !== undefined && <span class="dim">95 % of jobs start within {duration(wait.p95)}.</span>}
   </span>
 )
 
@@ -126,7 +126,7 @@ const busyWords = ({ handlers: { busy, all } }: Stats): string => `${whole(busy)
 /** How many of the scheduled jobs retry. `isCut`: not all of them were looked at. */
 const retryWords = (count: number, isCut: boolean): string => {
   if (isCut && count === 0) return ""
-  return `${isCut ? "at least " : ""}${many(count, "of them retries", "of them retry")}`
+  return `${isCut ? "at least " : ""}${whole(count)} retrying`
 }
 
 const WAITING = ["deferred", "scheduled", "queued", "started"] as const
@@ -138,7 +138,7 @@ const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => 
   const words: Readonly<Record<string, string>> = {
     deferred: of?.["deferred"] === 1 ? "waits for other jobs" : "wait for other jobs",
     scheduled: of?.["retrying"] === undefined ? "" : retryWords(of["retrying"], cutCounts.value.includes("retrying")),
-    queued: stats?.perMinute === undefined ? "" : `${rate(stats.perMinute.in)} come a minute`,
+    queued: stats?.perMinute === undefined ? "" : `${rate(stats.perMinute.in)}/min arriving`,
     // A task that waits in its worker counts as started, and has no handler.
     started: stats === undefined ? "" : busyWords(stats),
   }
@@ -180,11 +180,11 @@ const Tasks = (): JSX.Element => {
       <Part of={tasks}>
         {(data) =>
           rows.length === 0 ? (
-            <Empty title={`Nothing has run in ${RANGE_WORDS[range]}`} />
+            <Empty title={`No job has run in ${RANGE_WORDS[range]}`} />
           ) : (
             <>
               <Table
-                caption="Tasks, those with most failures first"
+                caption="Tasks, most failures first"
                 columns={[
                   "Task",
                   num("Per minute"),
@@ -228,7 +228,7 @@ const Tasks = (): JSX.Element => {
                 ))}
               </Table>
               {data.partial === true && (
-                <p class="body small dim">Not all could be read in time: it is read on with the next refresh.</p>
+                <p class="body small dim">Not everything could be read in time; the next refresh continues.</p>
               )}
             </>
           )

@@ -40,7 +40,7 @@ const trendOf = (queue: QueueDetails): string => {
     const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
     return pausedSince === undefined ? `paused${by}` : `paused${by}, ${relative(Date.parse(pausedSince), now.value)}`
   }
-  if (workers === 0 && depth > 0) return "no worker takes from it"
+  if (workers === 0 && depth > 0) return "no worker consumes it"
   if (trend === "growing" && perMinute !== undefined) return `grows by ${short(perMinute.in - perMinute.out)}/min`
   if (trend === "draining" && emptyAt !== undefined) return `empty ${relative(Date.parse(emptyAt), now.value)}`
   if (trend === "steady") return "keeps up"
@@ -52,7 +52,7 @@ const PauseButton = ({ queue: { name, paused } }: { readonly queue: QueueDetails
     name={name}
     isOff={paused}
     verbs={["Resume", "Pause"]}
-    titles={[`Let ${name} give out tasks again`, `Let ${name} give none out`]}
+    titles={[`Resume ${name}`, `Pause ${name}`]}
     command={(verb) => ({ method: "POST", path: `/v1/queues/${encodeURIComponent(name)}/${verb}` })}
   />
 )
@@ -100,7 +100,7 @@ const QueueRow = ({ queue, isRated }: QueueRowProps): JSX.Element => (
     <Cell class="num mid" label="scheduled">
       {whole(queue.scheduled)}
     </Cell>
-    <Cell class="num mid" label="in hand">
+    <Cell class="num mid" label="in flight">
       {whole(queue.inFlight)}
     </Cell>
     <Cell class={`num ${queue.workers === 0 && queue.depth > 0 ? "warnc b" : "mid"}`} label="handlers">
@@ -117,14 +117,14 @@ const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<QueueDetails> }
   const rows = useStable("queues", worstFirst(queues), ({ name }) => name)
   if (rows.length === 0) {
     return (
-      <Empty title="No queue yet">
-        <p>The first task makes one.</p>
+      <Empty title="No queues yet">
+        <p>The first task creates one.</p>
       </Empty>
     )
   }
   return (
     <Table
-      caption="Queues, the one that waits longest first"
+      caption="Queues, longest waiting first"
       columns={[
         "Queue",
         num("Waiting"),
@@ -132,7 +132,7 @@ const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<QueueDetails> }
         ...(isRated ? [num("In"), num("Out")] : []),
         "Trend",
         num("Scheduled"),
-        num("In hand"),
+        num("In flight"),
         num("Handlers"),
         ACTIONS,
       ]}
@@ -174,7 +174,7 @@ const Waiting = ({ name }: { readonly name: string }): JSX.Element => {
   return (
     <Panel
       title="Next"
-      hint="in the order in which they will be taken"
+      hint="in the order in which workers take them"
       tools={
         <a class="btn small quiet" href={href("jobs", "", { queue: name })}>
           All its jobs
@@ -185,7 +185,7 @@ const Waiting = ({ name }: { readonly name: string }): JSX.Element => {
       <Part of={waiting} rows={3}>
         {({ ids }) =>
           ids.length === 0 ? (
-            <Empty title="Nothing waits" />
+            <Empty title="No waiting jobs" />
           ) : (
             <ol class="body lines">
               {ids.slice(0, SHOWN).map((id, at) => (
@@ -212,13 +212,13 @@ const Servers = ({ name }: { readonly name: string }): JSX.Element => {
     { every: 3 },
   )
   return (
-    <Panel title="Workers" hint="that take from it" hold>
+    <Panel title="Workers" hint="that consume it" hold>
       <Part of={workers} rows={2}>
         {(found) => {
           const own = found.workers.filter(({ queues }) => queues.includes(name))
           return own.length === 0 ? (
-            <Empty title="No worker takes from this queue">
-              <p>What is posted to it waits until one does.</p>
+            <Empty title="No worker consumes this queue">
+              <p>Its tasks wait until a worker does.</p>
             </Empty>
           ) : (
             <ul class="body stackv">
@@ -259,7 +259,7 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                   tools={queue !== undefined && <PauseButton queue={queue} />}
                 >
                   {queue === undefined ? (
-                    <span>There is no such queue now: nothing waits in it, and no worker takes from it.</span>
+                    <span>This queue does not exist: it has no tasks, and no worker consumes it.</span>
                   ) : (
                     <>
                       <span>
@@ -270,7 +270,7 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                         <b>{whole(queue.scheduled)}</b> scheduled
                       </span>
                       <span>
-                        <b>{whole(queue.inFlight)}</b> in the hands of workers
+                        <b>{whole(queue.inFlight)}</b> held by workers
                       </span>
                       {queue.perMinute !== undefined && (
                         <span>

@@ -46,10 +46,10 @@ const whenOf = ({ fields: { cron, every, at } }: ScheduleView): JSX.Element => {
 const zoneOf = ({ fields: { cron, timeZone } }: ScheduleView): string => (cron === undefined ? "" : (timeZone ?? "UTC"))
 
 const WHY: Readonly<Record<string, string>> = {
-  late: "came too late",
-  overlap: "the job before had not ended",
+  late: "too late",
+  overlap: "the previous job had not ended",
   paused: "it was paused",
-  refused: "the task was not taken",
+  refused: "the task was refused",
 }
 
 const path = (name: string, action = ""): string => `/v1/schedules/${encodeURIComponent(name)}${action}`
@@ -63,7 +63,7 @@ const Actions = ({ schedule }: { readonly schedule: ScheduleView }): JSX.Element
         class="small"
         icon="play"
         words={`Run ${name} now`}
-        title={`Post the task of ${name} now`}
+        title={`Run ${name} now`}
         command={{ method: "POST", path: path(name, "/run") }}
       >
         Run now
@@ -73,7 +73,7 @@ const Actions = ({ schedule }: { readonly schedule: ScheduleView }): JSX.Element
           name={name}
           isOff={state === "paused"}
           verbs={["Resume", "Pause"]}
-          titles={[`Let ${name} start again`, `Let ${name} start no more`]}
+          titles={[`Resume ${name}`, `Pause ${name}`]}
           command={(verb) => ({ method: "POST", path: path(name, `/${verb}`) })}
         />
       )}
@@ -118,7 +118,7 @@ const Details = ({ name }: { readonly name: string }): JSX.Element => {
                 ))}
               </ol>
             )}
-            {waiting > 0 && <p class="warnc">{whole(waiting)} wait until the job before has ended.</p>}
+            {waiting > 0 && <p class="warnc">{whole(waiting)} waiting until the previous job has ended.</p>}
             {declaredBy !== undefined && <p class="dim">Declared by the actor {declaredBy}.</p>}
           </div>
           <div>
@@ -233,7 +233,7 @@ export const Schedules = (): JSX.Element => {
         <Part of={list}>
           {({ schedules, next }) =>
             schedules.length === 0 ? (
-              <Empty title="No schedule yet">
+              <Empty title="No schedules yet">
                 <p>
                   An actor declares one with <code>schedule</code>; <code>callboard schedules create</code> makes one as
                   well.

@@ -43,18 +43,18 @@ export const noteOf = (worker: WorkerView): readonly [words: string, kind: strin
   const { lost, unhealthy = [], loopLag = 0, state, blocked, jobs } = worker
   if (lost !== undefined) {
     const gone = `last heard ${roughly(since(lost.lastSeen))} ago`
-    return [lost.goodbye ? `stopped, ${gone}` : `${gone}, no goodbye`, lost.goodbye ? "" : "bad"]
+    return [lost.goodbye ? `stopped, ${gone}` : `lost, ${gone}`, lost.goodbye ? "" : "bad"]
   }
   if (blocked !== undefined) {
     const job = jobs?.find(({ id }) => id === blocked.job)
     const by = job === undefined ? "a handler" : `${job.name} (${job.id})`
-    return [`blocked for ${duration(since(blocked.since))} by ${by}: nothing else runs until it gives way`, "bad"]
+    return [`blocked for ${duration(since(blocked.since))} by ${by}: nothing else runs until it yields`, "bad"]
   }
   const [first] = unhealthy
   if (first !== undefined) return [`actor ${first.actor} is ${first.condition}: ${first.reason}`, "bad"]
-  if (state === "stuck") return ["all of its handlers go on after their jobs were decided", "bad"]
+  if (state === "stuck") return ["all its handlers keep running after their jobs have ended", "bad"]
   if (loopLag > LATE) return [`its event loop is ${duration(loopLag)} late`, "warnc"]
-  if (state === "stopping") return ["finishes what it runs, and takes nothing more", ""]
+  if (state === "stopping") return ["finishing its jobs, taking no more", ""]
   return undefined
 }
 
@@ -74,7 +74,7 @@ export const SuspendButton = ({ worker: { name, state } }: { readonly worker: Wo
     name={name}
     isOff={state === "suspended"}
     verbs={["Resume", "Suspend"]}
-    titles={[`Let ${name} take tasks again`, `Let ${name} take no more tasks`]}
+    titles={[`Resume ${name}`, `Suspend ${name}`]}
     command={(verb) => ({ method: "POST", path: `/v1/workers/${verb}`, query: { worker: name } })}
   />
 )
@@ -87,11 +87,11 @@ export interface OnWorker {
 
 export const RunningTable = ({ jobs }: { readonly jobs: ReadonlyArray<OnWorker> }): JSX.Element => {
   const rows = useStable("running", jobs, ({ job }) => job.id)
-  if (rows.length === 0) return <Empty title="Nothing runs" />
+  if (rows.length === 0) return <Empty title="No running jobs" />
   return (
     <Table
-      caption="Jobs that run, the longest first"
-      columns={["Job", "Worker", "Queue", num("Attempt"), num("Runs for"), "Of its time limit"]}
+      caption="Running jobs, longest first"
+      columns={["Job", "Worker", "Queue", num("Attempt"), num("Running for"), "Of its time limit"]}
     >
       {rows.map(({ job, worker }) => {
         const used = usedOf(job)
@@ -140,7 +140,7 @@ export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => 
               return (
                 <>
                   <h1>{name}</h1>
-                  <Empty title="No worker of this name lives">
+                  <Empty title="No worker with this name is running">
                     <p>
                       It was not heard of for six seconds, or it has stopped. Its jobs go to others when their leases
                       are over.

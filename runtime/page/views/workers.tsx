@@ -166,7 +166,7 @@ const Summary = ({ workers }: { readonly workers: ReadonlyArray<WorkerView> }): 
         <span class="dim small">Alive</span>
         <span class="v">{whole(alive.length)}</span>
         <span class={`d ${lost.length > 0 ? "bad" : ""}`}>
-          {lost.length === 0 ? "none lost lately" : `${whole(lost.length)} lost in the last 15 minutes`}
+          {lost.length === 0 ? "none lost recently" : `${whole(lost.length)} lost in the last 15 minutes`}
         </span>
       </div>
       <div>
@@ -200,9 +200,9 @@ export const Workers = (): JSX.Element => {
         <Part of={workers}>
           {(found) =>
             found.workers.length === 0 ? (
-              <Empty title="No worker lives">
+              <Empty title="No workers are running">
                 <p>
-                  What is posted waits until one does: <code>callboard worker</code> or <code>serve()</code> starts one.
+                  Tasks wait until there is one: <code>callboard worker</code> or <code>serve()</code> starts one.
                 </p>
               </Empty>
             ) : (

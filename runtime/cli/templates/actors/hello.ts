@@ -9,7 +9,7 @@ export default actor("hello", {
 
     /** The long form: with options, and with the job it runs for. */
     count: {
-      description: "Counts to a number, a step every tenth of a second",
+      description: "Counts to a number, one step every tenth of a second",
       retry: { max: 3 },
       run: async ({ to = 5 }: { to?: number }, job) => {
         for (let n = 1; n <= to; n++) {

@@ -77,14 +77,14 @@ const Cancel = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
       title={`Cancel ${job.name}?`}
       lead={
         job.state === "started"
-          ? "It runs: its handler is told by its signal, and what it returns will not count."
-          : "It will not run. It can be retried later, for as long as it is kept."
+          ? "It is running: its signal fires, and its result is discarded."
+          : "It will not run. You can retry it as long as it is kept."
       }
       onClose={onClose}
       footer={
         <>
           <span class="grow" />
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Close</Button>
           <Button
             class="danger main"
             onClick={() => {
@@ -100,8 +100,8 @@ const Cancel = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
     >
       {job.state === "started" && (
         <Check
-          label="End it at once"
-          hint="A handler in a process of its own is ended. If another one blocks its worker, the worker's process ends, and its other jobs run again."
+          label="Kill it at once"
+          hint="Kills the process of an isolated handler. If another handler blocks its worker, the worker's process exits, and its other jobs run again."
           checked={terminate.value}
           onChange={(checked) => {
             terminate.value = checked
@@ -118,12 +118,12 @@ const Delete = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
   return (
     <Dialog
       title={`Delete ${job.name}?`}
-      lead="Its record, result and error are forgotten. This cannot be undone."
+      lead="Its record, result and error are deleted. This cannot be undone."
       onClose={onClose}
       footer={
         <>
           <span class="grow" />
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Close</Button>
           <Button
             class="danger main"
             disabled={typed.value.trim() !== end}
@@ -132,7 +132,7 @@ const Delete = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
               void runAction(`Delete ${end}`, "DELETE", jobPath(job.id))
             }}
           >
-            Delete for ever
+            Delete permanently
           </Button>
         </>
       }

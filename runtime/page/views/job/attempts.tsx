@@ -14,7 +14,7 @@ import { clock, duration } from "../../times.ts"
 const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, fill: string, word: string]>> = {
   succeeded: ["succeeded", "f-ok", "Succeeded"],
   failed: ["failed", "f-fail", "Failed"],
-  retrying: ["failed", "f-fail", "Failed, to be retried"],
+  retrying: ["failed", "f-fail", "Failed, will be retried"],
   lost: ["warn", "f-warn", "Worker lost"],
   "handed-back": ["queued", "f-warn", "Handed back"],
   cancelled: ["cancelled", "f-line", "Cancelled"],
@@ -33,7 +33,7 @@ export const Waterfall = ({ attempts }: { readonly attempts: ReadonlyArray<Drawn
   return (
     <Panel
       title="What happened"
-      hint={<span class="hide-s">long times are drawn shorter</span>}
+      hint={<span class="hide-s">not to scale</span>}
       tools={
         <span class="legend">
           <span>

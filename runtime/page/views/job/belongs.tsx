@@ -32,7 +32,7 @@ export const Belongs = ({ job }: { readonly job: FullJob }): JSX.Element | null 
   const part = (at: number): number => (end === begin ? 0 : (at - begin) / (end - begin))
   return (
     <Panel
-      title="Where it belongs"
+      title="Workflow"
       hint={
         tree.data === undefined
           ? undefined
@@ -48,7 +48,7 @@ export const Belongs = ({ job }: { readonly job: FullJob }): JSX.Element | null 
               askBulk({ action: "cancel", which: { filter: { root: job.rootId ?? job.id } }, expected: undefined })
             }
           >
-            Cancel all that are open…
+            Cancel all open jobs…
           </ActionButton>
         )
       }

@@ -144,7 +144,7 @@ export const Values = ({ job, isEnded }: { readonly job: FullJob; readonly isEnd
     return (
       <Panel title="Input, result, meta">
         <div class="body">
-          <p class="small dim">Your token may not see what jobs are given and give back: it lacks the scope payload.</p>
+          <p class="small dim">Your token does not show input and results: it lacks the scope payload.</p>
         </div>
       </Panel>
     )
@@ -155,7 +155,7 @@ export const Values = ({ job, isEnded }: { readonly job: FullJob; readonly isEnd
       ) : (
         <Panel title="Input">
           <div class="body">
-            <p class="small dim">{isEnded ? "It is not kept once a job has succeeded." : "It cannot be read here."}</p>
+            <p class="small dim">{isEnded ? "It is not kept after a success." : "It cannot be read here."}</p>
           </div>
         </Panel>
       )}
@@ -209,17 +209,17 @@ const Input = ({ job, name }: { readonly job: FullJob; readonly name: string }):
         <pre class="code long" tabIndex={0}>
           {raw}
         </pre>
-        {truncated && <p class="small dim">Only the first 64 KiB are shown. Download it for the rest.</p>}
+        {truncated && <p class="small dim">Only the first 64 KiB are shown. Download it to see the rest.</p>}
       </div>
     </Panel>
   )
 }
 
 export const Steps = ({ job }: { readonly job: FullJob }): JSX.Element => (
-  <Panel title="Changes of state" hint="the last 50">
+  <Panel title="History" hint="the last 50">
     <div class="body">
       {job.transitions.length === 0 ? (
-        <Empty title="No change is kept" />
+        <Empty title="No history is kept" />
       ) : (
         <ol class="steps">
           {job.transitions.map((step) => (

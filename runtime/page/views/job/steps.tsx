@@ -41,7 +41,7 @@ export const DurableSteps = ({ job, isEnded }: { readonly job: FullJob; readonly
   return (
     <Panel
       title="Durable steps"
-      hint={reverted === true ? "all were undone" : undefined}
+      hint={reverted === true ? "all were reverted" : undefined}
       tools={
         <Button class="small quiet" label={`${words} the durable steps`} onClick={() => (chosen.value = !isOpen)}>
           {words}
@@ -81,9 +81,9 @@ const NotReverted = ({
   if (left === undefined || left.length === 0) return null
   return (
     <Note kind="warn" icon="errors">
-      {names === undefined ? "Left to be undone: " : "Not undone: "}
+      {names === undefined ? "Not yet reverted: " : "Not reverted: "}
       <b>{left.join(", ")}</b>
-      {names !== undefined && ". Retry the job to go on undoing."}
+      {names !== undefined && ". Retry the job to continue reverting."}
     </Note>
   )
 }
@@ -105,7 +105,7 @@ const StepList = ({ steps }: Pick<StepPage, "steps">): JSX.Element => (
               </span>
             )}
             {value !== undefined && <span class="mono small dim clip2">{value}</span>}
-            {large === true && <span class="small dim">, its result is too large to be shown</span>}
+            {large === true && <span class="small dim">, its result is too large to show</span>}
           </span>
         </li>
       )

@@ -18,11 +18,11 @@ export const WhyPanel = ({ job }: { readonly job: FullJob }): JSX.Element => {
   return (
     <Panel
       class="why"
-      title={job.state === "started" ? "What it does now" : "Why it does not run"}
-      hint={(why.data?.causes.length ?? 0) > 1 ? "the true cause first" : undefined}
+      title={job.state === "started" ? "Current activity" : "Why it is not running"}
+      hint={(why.data?.causes.length ?? 0) > 1 ? "actual cause first" : undefined}
       tools={
         until !== undefined && (
-          <span class="count s-scheduled" role="timer" aria-label="Goes on in">
+          <span class="count s-scheduled" role="timer" aria-label="Continues in">
             {countdown(Date.parse(until) - now.value)}
           </span>
         )

@@ -108,7 +108,7 @@ const AddFilter = ({
       footer={
         <>
           <span class="grow" />
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Close</Button>
           <Button class="main" onClick={apply}>
             Filter
           </Button>
@@ -170,7 +170,7 @@ export const Nothing = ({
   const names = Object.keys(filters)
   if (newer > 0)
     return (
-      <Empty title={names.length === 0 ? "A job has come" : "A job matches now"}>
+      <Empty title={names.length === 0 ? "New job" : "A job matches now"}>
         <Button class="main" onClick={show}>
           Show it
         </Button>
@@ -190,8 +190,8 @@ export const Nothing = ({
       </Empty>
     )
   return (
-    <Empty title="No job has come yet">
-      <p>Post one, and it shows up here by itself.</p>
+    <Empty title="No jobs yet">
+      <p>Submit one, and it appears here.</p>
       <pre class="code">{`curl ${window.location.origin}${base}/v1/jobs \\
   -H 'content-type: application/json' \\${me.value?.open === false ? '\n  -H "Authorization: Bearer $CALLBOARD_TOKEN" \\' : ""}
   -d '{"task": "hello.count"}'`}</pre>

@@ -52,7 +52,7 @@ export const JobTable = ({
         },
         "Job",
         { title: "State", hidden: true },
-        "What is known",
+        "Details",
         { title: "Queue", class: "hide-l" },
         num("Attempt"),
         num("Waited"),
@@ -164,10 +164,10 @@ const RowDetails = ({ job, to }: { readonly job: JobSummary; readonly to: string
     )
   if (job.state === "started" && job.progress !== undefined)
     return <span class="err clip">{percent(job.progress.fraction)} done</span>
-  if (job.state === "scheduled" && job.attempts > 0) return <span class="err clip">waits for its retry</span>
+  if (job.state === "scheduled" && job.attempts > 0) return <span class="err clip">waiting for its retry</span>
   if (job.after?.waiting !== undefined && job.state === "deferred") {
     const { length } = job.after.waiting
-    return <span class="err clip">{length === 1 ? "waits for 1 other job" : `waits for ${length} other jobs`}</span>
+    return <span class="err clip">{length === 1 ? "waiting for 1 other job" : `waiting for ${length} other jobs`}</span>
   }
   return <span class="err clip">{job.description ?? ""}</span>
 }
@@ -190,7 +190,7 @@ export const Footer = ({
           Looking through all jobs takes longer than a moment: this is the first part of what matches. Narrow the time,
           or{" "}
           <a class="link" href={withQuery({ cursor: list.next })}>
-            go on from here
+            continue from here
           </a>
           .
         </Note>

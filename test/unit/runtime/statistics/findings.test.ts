@@ -133,7 +133,7 @@ test("a task fails since the first minute after the last one in which it was wel
 
 test("a board of which nothing is known is not said to be well", () => {
   const stale = { ...well, newest: NOW - 2 * MINUTE_MS }
-  expect(verdictOf(stale, findingsOf(stale))).toMatch(/^Not known: /)
+  expect(verdictOf(stale, findingsOf(stale))).toMatch(/^Unknown: /)
 })
 
 test("one task and one minute are not called many", () => {
