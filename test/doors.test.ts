@@ -121,7 +121,7 @@ const answerHas =
     Reflect.get(Object(answer), field)
 
 const NO_DURATION =
-  '"soon" is not a duration: it is not a number with a unit. Give seconds as a number, or text such as "10s", "5 minutes" or "500 ms".'
+  '"soon" is not a duration: it is not a number with a unit. Use a number of seconds, or text such as "10s", "5 minutes" or "500 ms".'
 
 const statesOf: Effect = (_id, answer) =>
   (answer as ReadonlyArray<{ readonly state?: string }>).flatMap(({ state }) => (state === undefined ? [] : [state]))

@@ -16,7 +16,9 @@ const EXTENSIONS = new Set([".ts", ".js", ".mts", ".mjs", ".tsx", ".jsx"])
 /** Modules that may export actors: the files of the folder, and `mod.ts` or `index.ts` of each folder in it. */
 const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {
   const entries = await readdir(folder, { withFileTypes: true }).catch((cause: unknown) => {
-    throw new DiscoveryFailed(`there is no folder ${folder}: make one, or name another with --actors`, { cause })
+    throw new DiscoveryFailed(`there is no folder ${folder}: create it, or name another folder with --actors`, {
+      cause,
+    })
   })
   const files: Array<string> = []
   for (const entry of entries.sort((a, b) => a.name.localeCompare(b.name))) {

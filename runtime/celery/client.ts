@@ -114,7 +114,7 @@ export const connectCelery = async (settings: CeleryConnectSettings): Promise<Ce
   const queue = queueOf(settings.queue ?? "celery")
   const name = settings.name ?? `callboard@${hostname()}:${process.pid}`
   const messages = await openCeleryMessages(settings.broker, { name })
-  if (messages === undefined) throw new TransportError("unsupported", "broker: no broker of Celery has this URL")
+  if (messages === undefined) throw new TransportError("unsupported", "broker: this URL is not a Celery broker")
   try {
     return new CeleryClient(messages, await openResults(settings.resultBackend, { name }, messages), queue)
   } catch (cause) {
@@ -220,7 +220,7 @@ export class CeleryClient implements AsyncDisposable {
   async #submit<R>(task: string, options: CeleryTask, chain: ReadonlyArray<Signature>): Promise<CeleryJob<R>> {
     const { args = [], kwargs = {}, id = generateId(), delay, expires, priority, timeLimit, headers = {} } = options
     const reserved = Object.keys(headers).find(isReservedHeader)
-    if (reserved !== undefined) refuseInput("headers", `${reserved} has a meaning in Celery's protocol`)
+    if (reserved !== undefined) refuseInput("headers", `${reserved} is reserved by Celery's protocol`)
     if (priority !== undefined) wholeNumber("priority", priority, { min: 0, max: 9 })
     const now = Date.now()
     const at = (name: string, wait: DurationInput | undefined) =>

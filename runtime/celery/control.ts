@@ -96,7 +96,7 @@ class CeleryControl {
     const { node, messages, log } = this.#options
     const parsed = parseControl(message)
     if (Result.isFailure(parsed)) {
-      log.debug("a command of Celery's cannot be read", { cause: parsed.failure.message })
+      log.debug("a Celery command cannot be read", { cause: parsed.failure.message })
       return
     }
     const request = parsed.success
@@ -110,7 +110,7 @@ class CeleryControl {
     if (Result.isFailure(reply)) return
     await messages
       .send(exchange, routingKey, reply.success)
-      .catch((cause: unknown) => log.debug("a command of Celery's could not be answered", { cause: String(cause) }))
+      .catch((cause: unknown) => log.debug("a Celery command could not be answered", { cause: String(cause) }))
   }
 
   async #answer({ method, arguments: given }: ControlRequest): Promise<Answer> {
@@ -173,7 +173,7 @@ class CeleryControl {
       return undefined
     },
     shutdown: () => {
-      this.#options.log.info("told to stop by Celery's remote control")
+      this.#options.log.info("stopped by Celery's remote control")
       setTimeout(this.#options.shutdown, 0)
       return undefined
     },

@@ -95,7 +95,7 @@ export class CeleryEvents implements EventEmitter {
     try {
       await messages.broadcast(EVENT_EXCHANGE, routingKey, { headers: { hostname: node }, properties, body })
     } catch (cause) {
-      log.debug("events could not be sent to monitors of Celery", { cause: String(cause) })
+      log.debug("events could not be sent to Celery monitors", { cause: String(cause) })
     }
   }
 }

@@ -48,7 +48,7 @@ export const mingle = async ({ messages, events, revoked, node, log, signal }: M
       events.received(value["clock"])
     }
   } catch (cause) {
-    log.warn("Celery's other workers were not asked which tasks are revoked", { cause: String(cause) })
+    log.warn("the other Celery workers could not be asked for revoked tasks", { cause: String(cause) })
   } finally {
     signal.removeEventListener("abort", end)
     end()

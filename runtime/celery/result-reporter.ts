@@ -146,7 +146,7 @@ export class ResultReporter implements ExternalTasks {
     this.#progress.set(
       task,
       told.catch((cause: unknown) =>
-        this.#options.log.debug("progress was not told", { job: task.id, cause: String(cause) }),
+        this.#options.log.debug("progress could not be reported", { job: task.id, cause: String(cause) }),
       ),
     )
   }
@@ -186,7 +186,7 @@ export class ResultReporter implements ExternalTasks {
         return await this.#keep(of)
       } catch (cause) {
         if (tried >= TRIES || signal.aborted) {
-          log.error("a result could not be kept for Celery's clients", { job: of.task.id, cause: String(cause) })
+          log.error("a result could not be stored for Celery clients", { job: of.task.id, cause: String(cause) })
           return of.settlement
         }
         await sleep(WAIT_MS * 2 ** (tried - 1), signal)

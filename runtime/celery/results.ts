@@ -19,7 +19,10 @@ export const openResults = async (
 ): Promise<CeleryResults> => {
   if (!/^rpc:/.test(target)) return openCeleryResults(target, options)
   if (messages !== undefined) return new RpcResults(messages)
-  throw new TransportError("unsupported", "resultBackend: rpc: goes over the broker of the tasks: redis: or amqp:")
+  throw new TransportError(
+    "unsupported",
+    "resultBackend: rpc: requires that the broker of the tasks is redis: or amqp:",
+  )
 }
 
 class RpcResults implements CeleryResults {

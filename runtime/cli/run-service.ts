@@ -54,7 +54,7 @@ export const untilStopped = async (service: Service, log: Log, invocation: Invoc
 
 /** The failure of a worker that has given up reaching its transport. */
 export const gaveUp = (cause: TransportError): CommandFailed =>
-  new CommandFailed(EXIT.failed, `the worker gives up: ${lineOf(cause)}`, { cause })
+  new CommandFailed(EXIT.failed, `the worker stops: ${lineOf(cause)}`, { cause })
 
 export const stopText = ({ finished, handedBack, stuck, lost }: StopReport): string =>
   [

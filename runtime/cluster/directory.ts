@@ -131,8 +131,8 @@ const WorkerView = Schema.Struct({
   lost: Schema.optionalKey(
     Schema.Struct({
       lastSeen: Schema.String,
-      goodbye: Schema.Boolean.annotate({ description: "Whether it stopped in order" }),
-    }).annotate({ description: "It is gone, and this is what was last seen of it" }),
+      goodbye: Schema.Boolean.annotate({ description: "Whether it shut down gracefully" }),
+    }).annotate({ description: "The worker has ended; this is its last known state" }),
   ),
 }).annotate({ identifier: "Worker" })
 export type WorkerView = typeof WorkerView.Type

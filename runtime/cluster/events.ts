@@ -137,10 +137,10 @@ export class EventSender {
       try {
         await this.#connection.broadcast.send(EVENT_TOPIC, joinEvents(some))
       } catch (cause) {
-        this.#log?.debug("events could not be told", { count: some.length, cause: String(cause) })
+        this.#log?.debug("events could not be sent", { count: some.length, cause: String(cause) })
       }
       if (this.#dropped === 0) continue
-      this.#log?.debug("events were dropped: more happened than could be told", { count: this.#dropped })
+      this.#log?.debug("events were dropped: there were more than could be sent", { count: this.#dropped })
       this.#dropped = 0
     }
     this.#sending = undefined
@@ -168,7 +168,7 @@ export const listenToEvents = (
 /** A type of event, or the beginning of one with `*`: `task-failed`, `worker-*`, `*`. */
 const TypePattern = Schema.String.check(
   Schema.isPattern(/^(?=.)[A-Za-z0-9_-]{0,100}\*?$/, {
-    message: "must be types of events such as task-failed, or beginnings such as worker-*",
+    message: "must be types of events such as task-failed, or prefixes such as worker-*",
   }),
 )
 
@@ -217,9 +217,9 @@ const checkJson = (value: unknown, field: string, depth: number): void => {
         for (const [at, inner] of value.entries()) checkJson(inner, `${field}[${at}]`, depth + 1)
         return
       }
-      if (!isPlainObject(value)) refuse(field, "must be plain JSON: give text, a number, a list or a map")
+      if (!isPlainObject(value)) refuse(field, "must be plain JSON: text, a number, a list or a map")
       for (const [key, inner] of Object.entries(value)) {
-        if (UNSAFE.includes(key)) refuse(`${field}.${key}`, "is no name for a field")
+        if (UNSAFE.includes(key)) refuse(`${field}.${key}`, "is not a field name")
         // An undefined field is left out, as in JSON.
         if (inner !== undefined) checkJson(inner, `${field}.${key}`, depth + 1)
       }
@@ -235,10 +235,11 @@ const checkJson = (value: unknown, field: string, depth: number): void => {
  */
 export const checkOwnEvent = (type: unknown, fields: unknown, taken: ReadonlyArray<string> = []): void => {
   if (typeof type !== "string" || type.length > MAX_TYPE || !TYPE.test(type)) {
-    refuse("type", `must be category-action in lower case, like order-shipped, of ${MAX_TYPE} characters at most`)
+    refuse("type", `must be category-action in lower case, such as order-shipped, with at most ${MAX_TYPE} characters`)
   }
   const [category = ""] = type.split("-")
-  if (CATEGORIES.includes(category)) refuse("type", `${category}-… are events of workers: choose another category`)
+  if (CATEGORIES.includes(category))
+    refuse("type", `${category}-… is reserved for events of workers: choose another category`)
   if (!isPlainObject(fields)) {
     refuse("fields", "must be a map of names and JSON values")
   }
@@ -247,5 +248,5 @@ export const checkOwnEvent = (type: unknown, fields: unknown, taken: ReadonlyArr
   }
   checkJson(fields, "fields", 0)
   const bytes = byteLength(JSON.stringify(fields))
-  if (bytes > MAX_BYTES) refuse("fields", `have ${bytes} bytes as JSON, and ${MAX_BYTES} are allowed`)
+  if (bytes > MAX_BYTES) refuse("fields", `have ${bytes} bytes as JSON; at most ${MAX_BYTES} are allowed`)
 }

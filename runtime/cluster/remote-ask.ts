@@ -35,7 +35,7 @@ const timeoutOf = (timeout: number | string | undefined): number => {
 const addressees = (living: ReadonlyArray<string>, named: ReadonlyArray<string> | undefined): ReadonlyArray<string> => {
   const unknown = named?.find((name) => !living.includes(name))
   if (unknown === undefined) return named ?? living
-  const message = `there is no live worker ${JSON.stringify(unknown)}${didYouMean(unknown, living)}`
+  const message = `no worker named ${JSON.stringify(unknown)} is running${didYouMean(unknown, living)}`
   throw new CallboardError("not-found", message, { field: "workers" })
 }
 
@@ -85,7 +85,7 @@ export const askWorkers = async (
   }
   const silent = (worker: string): Reply => {
     const blocked = living.find(({ name }) => name === worker)?.blocked
-    const why = blocked === undefined ? "" : `: a handler blocks it, of job ${blocked.job ?? "unknown"}`
+    const why = blocked === undefined ? "" : `: the handler of job ${blocked.job ?? "unknown"} blocks it`
     return { worker, error: `no answer within ${timeoutMs / 1000} s${why}` }
   }
   return asked.map((worker) => answers.get(worker) ?? silent(worker)).sort((a, b) => (a.worker < b.worker ? -1 : 1))

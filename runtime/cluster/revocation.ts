@@ -28,7 +28,7 @@ export const Revocation = Schema.Struct({
    * A task is revoked if its header has any of these values. All are text: numbers and booleans are compared as text.
    */
   values: Schema.Array(Schema.String),
-  /** Ends the handlers of isolated methods at once, and the process of a worker that a handler blocks. */
+  /** Kill the handlers of isolated methods at once, and the process of a worker that a handler blocks. */
   terminate: Schema.Boolean,
   revokedAt: Schema.String,
   /** When the revocation lapses. */
@@ -44,13 +44,13 @@ export const RevokeOptions = Schema.Struct({
   header: Text.annotate({ description: "Name of a custom header, or of a Celery stamp" }),
   values: Schema.NonEmptyArray(Schema.Union([Text, Schema.Finite, Schema.Boolean]))
     .check(Schema.isMaxLength(MAX_VALUES))
-    .annotate({ description: "A task is meant that carries any of them; compared as text" }),
+    .annotate({ description: "Tasks with any of these values are cancelled; compared as text" }),
   terminate: Schema.optionalKey(
-    Schema.Boolean.annotate({ description: "Ends the handlers of isolated methods at once" }),
+    Schema.Boolean.annotate({ description: "Kill the handlers of isolated methods at once" }),
   ),
   ttl: Schema.optionalKey(
     Schema.Union([Schema.Finite, Schema.String]).annotate({
-      description: "How long it holds: 1 second to 30 days; 3 hours if nothing is said",
+      description: "How long it applies: 1 second to 30 days; the default is 3 hours",
     }),
   ),
 }).annotate({ identifier: "Revoke" })
@@ -90,7 +90,7 @@ export const revoke = async (store: Store, options: RevokeOptions): Promise<Revo
     until: formatTime(now + ms),
   }
   if ((await REVOCATIONS.names(store, MAX_REVOCATIONS)).length >= MAX_REVOCATIONS) {
-    throw new CallboardError("unsupported", `there are ${MAX_REVOCATIONS} revocations already: lift some of them`)
+    throw new CallboardError("unsupported", `there are already ${MAX_REVOCATIONS} revocations: lift some of them`)
   }
   await store.write([REVOCATIONS.put(revocation.id, revocation, ms)])
   await untilHeard(store)

@@ -23,10 +23,10 @@ const pluginOf = async (url: URL): Promise<CeleryPlugin | undefined> => {
 /** Opens the results that Celery keeps at a URL. Fails with `TransportError`. */
 export const openCeleryResults = async (target: string, { name }: CeleryTarget): Promise<CeleryResults> => {
   const url = parseUrl(target)
-  if (url === undefined) throw new TransportError("invalid", `resultBackend: ${displayUrl(target)} is no URL`)
+  if (url === undefined) throw new TransportError("invalid", `resultBackend: ${displayUrl(target)} is not a URL`)
   const results = (await pluginOf(url))?.results
   if (results === undefined) {
-    const why = `resultBackend: ${url.protocol} keeps no results of Celery: name redis:, rediss: or rpc:`
+    const why = `resultBackend: ${url.protocol} cannot store Celery results: use redis:, rediss: or rpc:`
     throw new TransportError("unsupported", why)
   }
   return results(url, { namespace: DEFAULT_NAMESPACE, name, timeout: CONNECT_MS })

@@ -60,7 +60,7 @@ export const leaseOf = (target: string | object, settings: Pick<TransportSetting
 
 /**
  * Parses a transport URL. A broker's URL may name several hosts (`nats://a,b:4223`), which a `URL` cannot hold: the hosts
- * after the first become the query parameter `servers`. `undefined` for text that is no URL.
+ * after the first become the query parameter `servers`. `undefined` for text that is not a URL.
  */
 export const parseUrl = (text: string): URL | undefined => {
   const [, before, first, rest, behind] =
@@ -145,7 +145,7 @@ export const connectTransport = async (
   }
   if (repeatsCredentials(target))
     throw invalid(
-      `${displayUrl(target)}: name user and password once, before the first server: //user:password@host,host2`,
+      `${displayUrl(target)}: write user and password once, before the first server: //user:password@host,host2`,
     )
   const url = parseUrl(target)
   if (url === undefined) {
@@ -166,13 +166,14 @@ const connectRecords = async (queue: string, url: URL, options: ConnectOptions, 
   const given = url.searchParams.get("records")
   const place = given === null ? undefined : parseUrl(given)
   if (given === null || place === undefined) {
-    const why = given === null ? "it keeps no records" : `records: ${JSON.stringify(displayUrl(given))} is no URL`
-    throw invalid(`${queue}: ${why}; name a transport that does: ?records=sqlite:jobs.db`)
+    const why =
+      given === null ? "it does not store records" : `records: ${JSON.stringify(displayUrl(given))} is not a URL`
+    throw invalid(`${queue}: ${why}; add a transport that does: ?records=sqlite:jobs.db`)
   }
   const shared = ["ns", "lease"].find((name) => place.searchParams.has(name))
   if (shared !== undefined)
     throw invalid(
-      `${queue}: records: ${shared} is one for queues and records: give it beside \`records\`, not in its URL`,
+      `${queue}: records: ${shared} applies to both queues and records: set it next to \`records\`, not in its URL`,
     )
   return (await findPlugin(place.protocol.slice(0, -1), settings)).connect(place, options)
 }
@@ -213,7 +214,7 @@ const findPlugin = async (scheme: string, settings: TransportSettings): Promise<
     found = await import(packageName)
   } catch (cause) {
     if (/^https?$/.test(scheme)) {
-      const message = "http: is the address of a service, and no transport: use connectHttp() of callboard/client"
+      const message = "http: is the address of a service, not a transport: use connectHttp() of callboard/client"
       throw new TransportError("unsupported", message, { cause })
     }
     throw new TransportError(

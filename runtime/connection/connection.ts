@@ -71,7 +71,7 @@ export const keepListening = async (
     try {
       return await broadcast.listen(topic, listener, signal)
     } catch (cause) {
-      log.debug(`${topic} is not heard of yet`, { cause: String(cause) })
+      log.debug(`${topic} is not received yet`, { cause: String(cause) })
       await sleep(wait, signal)
     }
   }

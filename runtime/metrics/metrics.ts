@@ -91,12 +91,12 @@ export class QueueMetrics {
         aggregator: "max",
         registers: [registry],
       })
-    this.#depth = gauge("depth", "Tasks that are due and wait in the queue")
+    this.#depth = gauge("depth", "Tasks in the queue that are due and waiting")
     this.#scheduled = gauge("scheduled", "Tasks in the queue that are not due yet")
-    this.#inFlight = gauge("in_flight", "Tasks of the queue that were handed to a worker and are not settled")
+    this.#inFlight = gauge("in_flight", "Tasks of the queue that were delivered to a worker and are not settled")
     this.#oldestAge = gauge(
       "oldest_age_seconds",
-      "Time since the oldest task that waits was submitted; 0 if none waits",
+      "Time since the oldest waiting task was submitted; 0 if no task is waiting",
     )
     this.#blocked = new Gauge({
       name: "callboard_workers_blocked",
@@ -106,13 +106,13 @@ export class QueueMetrics {
     })
     this.#connected = new Gauge({
       name: "callboard_transport_connected",
-      help: "Whether the transport is within reach",
+      help: "Whether the transport is reachable",
       aggregator: "min",
       registers: [registry],
     })
     this.#reconnects = new Counter({
       name: "callboard_reconnects_total",
-      help: "Times that the transport came within reach again",
+      help: "Number of reconnections to the transport",
       registers: [registry],
     })
   }

@@ -56,11 +56,11 @@ export class PoolMetrics implements MetricsText {
   constructor(count: number, ask: () => Promise<PoolCount>) {
     this.#members = Array.from({ length: count }, () => ({ live: [], past: [] }))
     const registers = [this.#own]
-    const alive = new Gauge({ name: "callboard_pool_processes", help: "Worker processes that are alive", registers })
+    const alive = new Gauge({ name: "callboard_pool_processes", help: "Running worker processes", registers })
     const ready = new Gauge({ name: "callboard_pool_ready", help: "Worker processes that consume", registers })
     this.#restarts = new Counter({
       name: "callboard_pool_restarts_total",
-      help: "Times that a worker process was killed and started again",
+      help: "Number of times that a worker process was killed and restarted",
       registers,
     })
     this.#refresh = async () => {

@@ -43,7 +43,7 @@ export class WorkerMetrics implements WorkerObserver {
     const counter = (name: string, help: string) => new Counter({ name, help, registers })
     const jobs = new Counter({
       name: "callboard_jobs_total",
-      help: "Tasks that this worker settled, by what came of them; retried, repeated and forwarded ones go on",
+      help: "Tasks that this worker settled, by outcome; retried, repeated and forwarded tasks continue",
       labelNames: ["task", "outcome"],
       registers,
     })
@@ -56,7 +56,7 @@ export class WorkerMetrics implements WorkerObserver {
     })
     const waitTime = new Histogram({
       name: "callboard_job_wait_seconds",
-      help: "Time that a task which was due had waited when its attempt started",
+      help: "Time that a due task had waited when its attempt started",
       labelNames,
       buckets: BUCKETS,
       registers,
@@ -64,13 +64,13 @@ export class WorkerMetrics implements WorkerObserver {
     // Most tasks have no durable steps, so these have no labels from the start.
     this.#steps = new Counter({
       name: "callboard_steps_total",
-      help: "Durable steps that ended here, by what came of them",
+      help: "Durable steps that ended here, by outcome",
       labelNames: ["task", "outcome"],
       registers,
     })
     this.#stepTime = new Histogram({
       name: "callboard_step_run_seconds",
-      help: "Time that a durable step, or its revert, took with its retries",
+      help: "Duration of a durable step, or its revert, including retries",
       labelNames,
       buckets: BUCKETS,
       registers,
@@ -91,14 +91,17 @@ export class WorkerMetrics implements WorkerObserver {
     }
     this.#redeliveries = counter(
       "callboard_redeliveries_total",
-      "Deliveries of tasks that had been handed over before: given back by a worker or the transport, or lost with their worker",
+      "Deliveries of tasks that had been delivered before: handed back by a worker or the transport, or lost with their worker",
     )
-    this.#handedBack = counter("callboard_handed_back_total", "Tasks given back, uncounted, to run later or elsewhere")
+    this.#handedBack = counter("callboard_handed_back_total", "Tasks handed back, uncounted, to run later or elsewhere")
     this.#superseded = counter(
       "callboard_superseded_total",
-      "Outcomes that were refused because another delivery, or a cancellation, had the job",
+      "Outcomes that were refused because another delivery or a cancellation had taken over the job",
     )
-    this.#unsettled = counter("callboard_unsettled_total", "Deliveries whose end could not be stored: they come again")
+    this.#unsettled = counter(
+      "callboard_unsettled_total",
+      "Deliveries whose end could not be stored; they are delivered again",
+    )
     const gauge = (name: string, help: string, valueOf: (load: WorkerLoad) => number) =>
       new Gauge({
         name: `callboard_worker_${name}`,
@@ -109,9 +112,9 @@ export class WorkerMetrics implements WorkerObserver {
           if (now !== undefined) this.set(valueOf(now))
         },
       })
-    gauge("in_flight", "Tasks in this worker's hands, waiting ones included", ({ inFlight }) => inFlight)
-    gauge("running", "Handlers that run in this worker", ({ running }) => running)
-    gauge("concurrency", "Handlers that may run at a time in this worker", ({ concurrency }) => concurrency)
+    gauge("in_flight", "Tasks held by this worker, including waiting ones", ({ inFlight }) => inFlight)
+    gauge("running", "Running handlers of this worker", ({ running }) => running)
+    gauge("concurrency", "Maximum number of concurrent handlers of this worker", ({ concurrency }) => concurrency)
   }
 
   received(deliveries: ReadonlyArray<JobDelivery>): void {

@@ -38,7 +38,7 @@ const BOARD_NAME = /^[A-Za-z0-9_-]{1,64}$/
 export const checkBoardName = (name: unknown): Result.Result<string, BoardRefusal> =>
   typeof name === "string" && BOARD_NAME.test(name)
     ? Result.succeed(name)
-    : invalid("board", `a name is 1 to 64 letters, digits, "_" or "-"`)
+    : invalid("board", `a name must be 1 to 64 letters, digits, "_" or "-"`)
 
 const MAX_OWNER_BYTES = 255
 
@@ -294,8 +294,8 @@ const notOwner = (id: string, held: StoredClaim, { owner, claim = 0 }: Omit<Owne
   return refusal(
     "not-owner",
     claim > held.number
-      ? `${nameOf(id)} has no claim ${claim}: the last one is ${held.number}`
-      : `${nameOf(id)} was claimed again by ${JSON.stringify(owner)} since: this claim is over`,
+      ? `${nameOf(id)} has no claim ${claim}: the last claim is ${held.number}`
+      : `${nameOf(id)} was claimed again by ${JSON.stringify(owner)} since then: this claim has ended`,
   )
 }
 

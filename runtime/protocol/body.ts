@@ -118,7 +118,7 @@ export const bodyBytes = (
   const { body } = message
   const contentType = message.properties.content_type
   if (body.length > maxBytes) {
-    const why = `The body has ${body.length} bytes, and ${maxBytes} are allowed. Store large data elsewhere and send its address.`
+    const why = `The body has ${body.length} bytes; at most ${maxBytes} are allowed. Store large data elsewhere and send its address.`
     return undecodable("too-large", contentType, why, body)
   }
   const { compression } = message.headers
@@ -162,7 +162,7 @@ export const decodeValue = (
 }
 
 const NO_PICKLE =
-  "Pickle can run any code when it is read and is never opened. Let the sender use task_serializer = 'json'."
+  "Pickle can run arbitrary code when it is decoded, so it is refused. Set task_serializer = 'json' in the sender."
 
 /** The key of a content type in a registry. The exact name is looked up first: nearly every body has one of three. */
 const typeIn = (codecs: Codecs, given: string): string => (codecs.has(given) ? given : mediaType(given))
@@ -176,7 +176,7 @@ const argumentOf = (
 ): Result.Result<DecodedValue, UndecodableBody> => {
   if (RAW.has(type) || acceptsContentType(accepts, type)) return Result.succeed({ holds: "argument", value: bytes })
   const known = [...new Set(Array.from(codecs.values(), (each) => each.contentType))].join(", ")
-  const why = `Content type "${beginning(given, 100)}" is not known here (${known}) and the method does not accept it as bytes.`
+  const why = `Content type "${beginning(given, 100)}" is unknown (${known}) and the method does not accept it as bytes.`
   return undecodable("unsupported-content-type", given, why, bytes)
 }
 
@@ -213,7 +213,7 @@ export const bodyOf = (value: unknown): Body | string => {
   if (value.length !== 3) return `is a list of ${value.length}, not [args, kwargs, embed]`
   const embed: unknown = value[2]
   if (embed === null) return partsOf(value[0], value[1], NO_EMBED)
-  return isPlainObject(embed) ? partsOf(value[0], value[1], embed) : "has an embed that is no map"
+  return isPlainObject(embed) ? partsOf(value[0], value[1], embed) : "has an embed that is not a map"
 }
 
 /** A map with `args` under headers of protocol 2. Celery 5.6 ignores the chain in it, and so does this. */
@@ -225,14 +225,14 @@ const partsOf = (
   kwargs: unknown,
   embed: Readonly<Partial<Record<keyof Embed, unknown>>>,
 ): Body | string => {
-  if (!isList(args)) return "has args that are no list"
-  if (!isPlainObject(kwargs)) return "has kwargs that are no map with text keys"
+  if (!isList(args)) return "has args that are not a list"
+  if (!isPlainObject(kwargs)) return "has kwargs that are not a map with text keys"
   const { callbacks = null, errbacks = null, chain = null, chord = null } = embed
   if (callbacks === null && errbacks === null && chain === null && chord === null) {
     return { args, kwargs, embed: NO_EMBED }
   }
   const parsed = embedOf(callbacks, errbacks, chain, chord)
-  return Result.isFailure(parsed) ? `is wrong: ${parsed.failure}` : { args, kwargs, embed: parsed.success }
+  return Result.isFailure(parsed) ? `is invalid: ${parsed.failure}` : { args, kwargs, embed: parsed.success }
 }
 
 const embedOf = (

@@ -49,7 +49,7 @@ export const parseControl = (message: Message): Result.Result<ControlRequest, In
   const decoded = decodeValue(message)
   if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
   const { value } = decoded.success
-  if (!isDecodedMap(value) || typeof value.method !== "string") return invalid("A command is a map with a method.")
+  if (!isDecodedMap(value) || typeof value.method !== "string") return invalid("A command must be a map with a method.")
   const { method, arguments: given, destination, pattern, matcher, reply_to: reply, ticket } = value
   const names: ReadonlyArray<unknown> | null = Array.isArray(destination)
     ? destination
@@ -129,7 +129,7 @@ export const parseReply = (
   const decoded = decodeValue(message)
   if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
   const { value } = decoded.success
-  if (!isDecodedMap(value)) return invalid("An answer is a map of nodes.")
+  if (!isDecodedMap(value)) return invalid("An answer must be a map of nodes.")
   const replies = Object.entries(value).map(([node, answer]) => ({ node, value: answer }))
   return Result.succeed({ replies, ticket: nonEmptyText(message.headers.ticket) })
 }

@@ -200,7 +200,7 @@ export const decodeMeta = (bytes: Uint8Array): Result.Result<ResultMeta, Invalid
   if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
   const value = decoded.success
   if (!isDecodedMap(value) || typeof value.status !== "string" || typeof value.task_id !== "string")
-    return invalid("a result has a status and a task_id")
+    return invalid("a result must have a status and a task_id")
   const { status, result = null, traceback, children, date_done, group_id, parent_id, task_id } = value
   return Result.succeed({
     status,

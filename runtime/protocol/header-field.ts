@@ -60,7 +60,9 @@ export const time = (headers: Headers, field: string): number | null | HeaderPro
   if (typeof value !== "string")
     return new HeaderProblem(field, `must be an ISO 8601 time as text, not ${describe(value)}`)
   const parsed = parseTime(value)
-  return Result.isFailure(parsed) ? new HeaderProblem(field, `is no time: ${parsed.failure.message}`) : parsed.success
+  return Result.isFailure(parsed)
+    ? new HeaderProblem(field, `is not a time: ${parsed.failure.message}`)
+    : parsed.success
 }
 
 /** A whole number, 0 or more. */

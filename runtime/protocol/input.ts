@@ -50,13 +50,13 @@ const namedInput = (
     const names = params.length === 0 ? "none" : params.join(", ")
     return invalid(
       "args",
-      `${args.length} positional arguments were given, and the method names ${params.length} (${names}).`,
+      `There are ${args.length} positional arguments, but the method has ${params.length} (${names}).`,
     )
   }
   const input: Record<string, unknown> = { ...kwargs }
   for (const [at, value] of args.entries()) {
     const name = params[at] ?? ""
-    if (Object.hasOwn(kwargs, name)) return invalid(name, `"${name}" was given twice, by position and by name.`)
+    if (Object.hasOwn(kwargs, name)) return invalid(name, `"${name}" is set twice, by position and by name.`)
     input[name] = value
   }
   return Result.succeed(input)
@@ -85,7 +85,7 @@ export const bodyOfInput = (given: GivenInput, embed: Embed = NO_EMBED): Result.
   const { input, args, kwargs } = given
   if (input !== undefined) {
     if (args !== undefined || kwargs !== undefined) {
-      return invalid("input", `Give either "input" or "args" and "kwargs", not both.`)
+      return invalid("input", `Use either "input" or "args" and "kwargs", not both.`)
     }
     return Result.succeed(
       isPlainObject(input) && !isTyped(input)
@@ -94,7 +94,7 @@ export const bodyOfInput = (given: GivenInput, embed: Embed = NO_EMBED): Result.
     )
   }
   if (args !== undefined && !Array.isArray(args)) return invalid("args", `"args" must be a list.`)
-  if (isPlainObject(kwargs) && isTyped(kwargs)) return invalid("kwargs", `"kwargs" is a typed value, and no map.`)
+  if (isPlainObject(kwargs) && isTyped(kwargs)) return invalid("kwargs", `"kwargs" is a typed value, not a map.`)
   if (kwargs !== undefined && !isPlainObject(kwargs)) return invalid("kwargs", `"kwargs" must be an object.`)
   return Result.succeed({ args: args ?? NO_ARGS, kwargs: kwargs ?? EMPTY, embed })
 }

@@ -82,7 +82,7 @@ export const checkActorName = (name: unknown): Result.Result<string, InvalidName
     "actor",
     name,
     ACTOR,
-    `use at most ${MAX_NAME_LENGTH} letters, digits, "_" or "-", in words joined by dots, beginning with a letter or "_"`,
+    `use at most ${MAX_NAME_LENGTH} letters, digits, "_" or "-", in words joined by dots, starting with a letter or "_"`,
   )
 
 /**
@@ -91,12 +91,12 @@ export const checkActorName = (name: unknown): Result.Result<string, InvalidName
  */
 export const checkMethodName = (name: unknown): Result.Result<string, InvalidName> =>
   typeof name === "string" && FORBIDDEN_METHODS.includes(name)
-    ? refuse("method", name, "JavaScript itself looks for that name on objects; choose another")
+    ? refuse("method", name, "JavaScript uses that name on objects itself; choose another name")
     : checked(
         "method",
         name,
         METHOD,
-        `use at most ${MAX_NAME_LENGTH} letters, digits, "_", "$" or "-", beginning with a letter, "_" or "$"`,
+        `use at most ${MAX_NAME_LENGTH} letters, digits, "_", "$" or "-", starting with a letter, "_" or "$"`,
       )
 
 /** A queue's name: letters, digits, `_`, `.`, `:`, `@` and `-`. Fails with {@link InvalidName}. */
@@ -105,7 +105,7 @@ export const checkQueueName = (name: unknown): Result.Result<string, InvalidName
     "queue",
     name,
     QUEUE,
-    `use at most ${MAX_NAME_LENGTH} letters, digits, "_", ".", ":", "@" or "-", beginning with a letter, a digit or "_"`,
+    `use at most ${MAX_NAME_LENGTH} letters, digits, "_", ".", ":", "@" or "-", starting with a letter, a digit or "_"`,
   )
 
 /** The actor and the method that a task means. `meth: null`: the default method. */

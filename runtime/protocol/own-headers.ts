@@ -87,7 +87,7 @@ const MAX_TIMES = 10_000
 /** Largest number of a run: far beyond real use, and numbers a little above it are still exact. */
 const MAX_RUNS = 2 ** 31
 
-const MILLISECONDS = "must be milliseconds, of a hundred years at most"
+const MILLISECONDS = "must be a number of milliseconds, at most a hundred years"
 
 /** The fields of the `callboard` header. */
 interface OwnFields {
@@ -309,7 +309,7 @@ export const FIELDS: Readonly<Record<keyof OwnFields, Field>> = {
   key: { ...field("key", isIdText, ID), unknown: "refuse", unsupported: true },
   peek: { ...field("peek", isIdText, ID), unknown: "refuse", unsupported: true },
   run: field("run", isRun, `must be a whole number from 1 to ${MAX_RUNS}`),
-  from: field("from", isRuns, `must be numbers of runs, ${MAX_FROM} at most`),
+  from: field("from", isRuns, `must be at most ${MAX_FROM} numbers of runs`),
   hops: field("hops", isHops, "must be a whole number, 0 or more"),
   submittedAt: field("submittedAt", isMoment, "must be milliseconds since the epoch"),
   front: field("front", isFlag, "must be true or false"),

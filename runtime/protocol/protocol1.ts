@@ -69,7 +69,7 @@ export const toProtocol2 = (
 const unknownMessage = (): Result.Result<never, UnknownMessage> =>
   Result.fail({
     _tag: "UnknownMessage",
-    message: "Neither a task header nor a body that is a map with a task: this is no Celery task.",
+    message: "There is no task header, and the body is not a map with a task: this is not a Celery task.",
   })
 
 const converted = (

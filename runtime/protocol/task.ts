@@ -118,7 +118,7 @@ const timelimitOf = (value: unknown): Task["timelimit"] | HeaderProblem => {
   const hard = limit(value[0])
   const soft = limit(value[1])
   if (hard === undefined || soft === undefined)
-    return new HeaderProblem("timelimit", "must hold seconds, of a hundred years at most, or null")
+    return new HeaderProblem("timelimit", "must contain numbers of seconds, at most a hundred years, or null")
   return hard === null && soft === null ? NO_LIMIT : { hard, soft }
 }
 
@@ -222,7 +222,7 @@ const rareOf = (headers: Headers): Rare | HeaderProblem => {
   if (compression instanceof HeaderProblem) return compression
   // The real body lies where this version cannot fetch it, and the handler must not run with an empty one.
   if (headers.bodyRef !== undefined && headers.bodyRef !== null) {
-    return new HeaderProblem("bodyRef", "is reserved, and this version cannot fetch a body that is stored elsewhere")
+    return new HeaderProblem("bodyRef", "is reserved; this version cannot fetch a body that is stored elsewhere")
   }
   return {
     group,
@@ -249,11 +249,11 @@ const taskOf = (headers: Headers): Task | HeaderProblem => {
   if (typeof task !== "string" || task === "") {
     return new HeaderProblem(
       "task",
-      task === undefined || task === null ? "is missing: this is no task" : "must be a name as text",
+      task === undefined || task === null ? "is missing: this is not a task" : "must be a name as text",
     )
   }
   const id = identifier(headers, "id")
-  if (id === null) return new HeaderProblem("id", "is missing: a task cannot be tracked without it")
+  if (id === null) return new HeaderProblem("id", "is missing: a task cannot be tracked without an id")
   if (id instanceof HeaderProblem) return id
   const meth = filledText(headers, "meth")
   if (meth instanceof HeaderProblem) return meth

@@ -79,14 +79,14 @@ const invalidTime = (text: string, why: string): Result.Result<never, InvalidTim
   return Result.fail({
     _tag: "InvalidTime",
     input,
-    message: `"${input}" is not a time: ${why}. Write it as ISO 8601, for instance 2031-06-07T08:09:10Z.`,
+    message: `"${input}" is not a time: ${why}. Write it as ISO 8601, such as 2031-06-07T08:09:10Z.`,
   })
 }
 
 /** Days since 1970-01-01 of a match of {@link DATE}, or why there is no such day. */
 const dayOf = (match: RegExpExecArray): number | string => {
   const year = Number(match[1])
-  if (year < 1) return "years begin with 0001"
+  if (year < 1) return "years start with 0001"
   if (match[3] !== undefined) {
     const week = Number(match[3])
     // dateutil lets week 53 run over into the next year where there is none.
@@ -117,17 +117,17 @@ const zoneOffset = (zone: string): number | undefined => {
 /** As {@link parseTime}, with the microseconds and whether there is a zone, which milliseconds cannot tell. */
 export const parseTimeParts = (text: string): Result.Result<ParsedTime, InvalidTime> => {
   const date = DATE.exec(text)
-  if (date === null) return invalidTime(text, "it does not begin with a date")
+  if (date === null) return invalidTime(text, "it does not start with a date")
   const days = dayOf(date)
   if (typeof days === "string") return invalidTime(text, days)
   const whole = date[0].length === text.length
   const hasDay = date[0].length > 4 && date[10] === undefined && (date[3] === undefined || date[4] !== undefined)
   if (!whole && !hasDay) {
-    return invalidTime(text, "a time of day needs a whole date before it")
+    return invalidTime(text, "a time of day needs a full date before it")
   }
   if (whole) return Result.succeed({ ms: days * DAY_MS, zoned: false, micros: 0 })
   const time = TIME.exec(text.slice(date[0].length + 1))
-  if (time === null) return invalidTime(text, "what follows the date is not a time of day with an optional zone")
+  if (time === null) return invalidTime(text, "the date is not followed by a time of day with an optional zone")
   const hours = Number(time[1])
   const minutes = Number(time[3] ?? 0)
   const seconds = Number(time[4] ?? 0)
@@ -226,7 +226,7 @@ const invalidDuration = (input: unknown, why: string): Result.Result<never, Inva
   return Result.fail({
     _tag: "InvalidDuration",
     input: shown,
-    message: `${shown} is not a duration: ${why}. Give seconds as a number, or text such as "10s", "5 minutes" or "500 ms".`,
+    message: `${shown} is not a duration: ${why}. Use a number of seconds, or text such as "10s", "5 minutes" or "500 ms".`,
   })
 }
 
@@ -249,7 +249,7 @@ export const parseDuration = (input: unknown): Result.Result<number, InvalidDura
   if (match === null) return invalidDuration(input, "it is not a number with a unit")
   const unit = match[3] === undefined || match[3] === "" ? 1000 : UNITS.get(match[3].toLowerCase())
   if (unit === undefined) {
-    return invalidDuration(input, `"${match[3]}" is no unit (ms, s, minutes, hours, days, weeks)`)
+    return invalidDuration(input, `"${match[3]}" is not a unit (ms, s, minutes, hours, days, weeks)`)
   }
   return checkedDuration(input, scaled(Number(match[2]), unit) * (match[1] === "-" ? -1 : 1))
 }

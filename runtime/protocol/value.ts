@@ -109,7 +109,7 @@ export const exact = (type: ExactType, text: string): Exact | undefined => {
 
 /** Why a key is refused that is not safe. */
 export const unsafeKey = (key: string): string =>
-  `the key ${key} is refused, since it may change JavaScript's own objects`
+  `the key ${key} is refused, because it could change JavaScript's own objects`
 
 /** Whether an entry of a map is taken; the comment at the top of this file says which are not. */
 export const isSafeEntry = (key: string, value: unknown): boolean =>

@@ -54,9 +54,9 @@ const CONTROL = /[\u0000-\u001f\u007f]/
 export const checkCall = (name: unknown, run: unknown): void => {
   if (typeof name !== "string" || name === "") refuseInput("name", "must be text")
   else if (name.length * 3 > MAX_NAME_BYTES && byteLength(name) > MAX_NAME_BYTES)
-    refuseInput("name", `has ${MAX_NAME_BYTES} bytes at most`)
+    refuseInput("name", `must have at most ${MAX_NAME_BYTES} bytes`)
   else if (CONTROL.test(name) || !name.isWellFormed())
-    refuseInput("name", "must be without control characters, and well-formed")
+    refuseInput("name", "must be well-formed text without control characters")
   if (typeof run !== "function") refuseInput("run", "must be a function")
 }
 
@@ -66,8 +66,9 @@ export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown)
   const keys = new Set<string>()
   for (const item of items) {
     const each = key(item)
-    if (typeof each !== "string") refuseInput("key", `must give each item a text, and gave ${String(each)}`)
-    else if (keys.has(each)) refuseInput("key", `must give each item a text of its own, and gave ${each} twice`)
+    if (typeof each !== "string") refuseInput("key", `must return a text for each item, not ${String(each)}`)
+    else if (keys.has(each))
+      refuseInput("key", `must return a different text for each item, but returned ${each} twice`)
     else keys.add(each)
   }
   return [...keys]
@@ -113,15 +114,15 @@ export const checkUse = (
   inside: { readonly step: boolean; readonly hook: boolean },
 ): void => {
   if (inside.hook) {
-    const message = `the step ${name} was begun in a hook, which runs after the steps: begin it in the handler`
+    const message = `step ${name} was started in a hook, which runs after the steps: start it in the handler`
     throw new InvalidStep("LateStep", message)
   }
   if (inside.step) {
-    const message = `the step ${name} was begun inside another step: begin it after that one, or make both one step`
+    const message = `step ${name} was started inside another step: start it after that step, or combine both in one step`
     throw new InvalidStep("NestedStep", message)
   }
   if (names.has(name)) {
-    const message = `the step ${name} was begun already; in a loop use job.each, or a name such as ${name}/<id>`
+    const message = `step ${name} was already started; in a loop use job.each, or a name such as ${name}/<id>`
     throw new InvalidStep("DuplicateStep", message)
   }
 }
@@ -129,11 +130,11 @@ export const checkUse = (
 /** Refuses a step of a job that has no room for its outcome. `steps`: how many had begun with it, this one included. */
 export const checkRoom = (name: string, steps: number, bytes: number): void => {
   const refuse = (max: string, instead: string) => {
-    const message = `the step ${name} does not begin, since a job has ${max} at most: ${instead}, or submit jobs of their own`
+    const message = `step ${name} does not start, because a job has at most ${max}: ${instead}, or submit separate jobs`
     throw new InvalidStep("JournalFull", message)
   }
-  if (steps > MAX_STEPS) refuse(`${MAX_STEPS} steps`, "do several things in one step")
-  if (bytes >= MAX_BYTES) refuse(MAX_MIB, "store large results elsewhere and return where they are")
+  if (steps > MAX_STEPS) refuse(`${MAX_STEPS} steps`, "combine several steps in one")
+  if (bytes >= MAX_BYTES) refuse(MAX_MIB, "store large results elsewhere and return their address")
 }
 
 /** A line of the log that says how full the journal is; `undefined` while much room is left. */
@@ -253,7 +254,7 @@ export class StepCalls {
         return { value: ofJsonForm(value) }
       } catch (cause) {
         if (!isTooLarge(cause)) throw cause
-        const message = `${cause.message}; store large results elsewhere and return where they are`
+        const message = `${cause.message}; store large results elsewhere and return their address`
         outcome = { failure: failureNamed("ResultTooLarge", message), final: true }
       }
     }
@@ -266,7 +267,7 @@ export class StepCalls {
   async revert(name: string, { limitMs = REVERT_LIMIT_MS }: Plan, run: (step: Step) => unknown): Promise<boolean> {
     const { port, log } = this.#options
     const tried = await this.#try(name, { limitMs, retry: REVERT_RETRY }, run, ({ message }, tries) => {
-      log().warn(`the revert of ${name} failed and is tried again`, { cause: message, tries })
+      log().warn(`the revert of ${name} failed; trying again`, { cause: message, tries })
       return true
     })
     if (tried === undefined) return false
@@ -316,7 +317,7 @@ export class StepCalls {
     const step = new RunningStep(this.#options, name, attempt)
     let late: string | undefined
     const stop = (ms: number) => () => {
-      late = `ran longer than its limit of ${ms / 1000} s`
+      late = `exceeded its time limit of ${ms / 1000} s`
       step.abort(new DOMException(`it ${late}`, "TimeoutError"))
       call.interrupt?.()
     }

@@ -144,7 +144,7 @@ export class StepEngine {
     // Reverts and hooks run after the handler: a step inside of them is refused, so that they do not wait for ever.
     if (this.#returned && !this.#calls.isInside && !this.#options.isInHook()) {
       if (!this.#hasWarnedOfLate)
-        this.#options.log().warn("a step was begun after the handler had returned, and does not run")
+        this.#options.log().warn("a step was started after the handler had returned, and does not run")
       this.#hasWarnedOfLate = true
       this.#late++
       this.#check()

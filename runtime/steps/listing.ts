@@ -23,13 +23,13 @@ const Step = Schema.Struct({
   name: Schema.String,
   state: Schema.Literals(["done", "failed", "reverted", "revert-failed"]),
   at: Schema.String.annotate({ description: "When it ended" }),
-  took: Schema.Finite.annotate({ description: "In seconds, its retries included" }),
+  took: Schema.Finite.annotate({ description: "In seconds, including its retries" }),
   tries: Schema.Int,
   revert: Schema.optionalKey(Schema.Literal(true).annotate({ description: "It can be reverted" })),
   value: Schema.optionalKey(
-    Schema.String.annotate({ description: "Its result as JSON, cut to 1,024 characters; `***` where it is hidden" }),
+    Schema.String.annotate({ description: "Its result as JSON, cut to 1,024 characters; `***` if it is hidden" }),
   ),
-  large: Schema.optionalKey(Schema.Literal(true).annotate({ description: "Its result is too large to be shown" })),
+  large: Schema.optionalKey(Schema.Literal(true).annotate({ description: "Its result is too large to show" })),
   error: Schema.optionalKey(
     Schema.Struct({ name: Schema.String, message: Schema.String }).annotate({
       description: "Why it failed, or why it could not be reverted",
@@ -46,10 +46,12 @@ export const StepPage = Schema.Struct({
   steps: Schema.Array(Step),
   unreverted: Schema.optionalKey(
     Schema.Array(Schema.String).annotate({
-      description: "Names of the steps that can be reverted and were not, where the job has failed or was cancelled",
+      description: "Names of the revertible steps that were not reverted, if the job has failed or was cancelled",
     }),
   ),
-  next: Schema.optionalKey(Schema.String.annotate({ description: "Where the next page begins; absent on the last" })),
+  next: Schema.optionalKey(
+    Schema.String.annotate({ description: "Where the next page starts; absent on the last page" }),
+  ),
 })
 export type StepPage = typeof StepPage.Type
 

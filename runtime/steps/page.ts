@@ -166,7 +166,7 @@ export class OtherVersion extends CallboardError {
   constructor() {
     super(
       "unsupported",
-      `a page of the job's journal has another version than ${PAGE_VERSION}, which this Callboard reads: use the Callboard that wrote it, or run the job again from the start`,
+      `a page of the job's journal does not have version ${PAGE_VERSION}, which this Callboard reads: use the version of Callboard that wrote it, or run the job again from the start`,
     )
   }
 }

@@ -55,7 +55,7 @@ export const readJournal = async (store: Store, prefix: string): Promise<Read> =
 /** The JSON of a result that has a key of its own. Fails where it is no longer stored. */
 export const readValue = async (store: Store, prefix: string, name: string): Promise<string> => {
   const [found] = await store.get([prefix + name])
-  if (found === undefined) throw new Error(`the result ${name} of a step is not kept any more`)
+  if (found === undefined) throw new Error(`the result ${name} of a step is no longer kept`)
   return decoder.decode(found.value)
 }
 

@@ -135,9 +135,9 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   const { clock, backoff = "none", actors = [] } = options
   checkActor(actor)
   checkActors(actors)
-  if (backoff !== "none" && backoff !== "real") refuseInput("backoff", "must be none or real")
+  if (backoff !== "none" && backoff !== "real") refuseInput("backoff", 'must be "none" or "real"')
   if (clock !== undefined && typeof clock?.until !== "function")
-    refuseInput("clock", "must be what virtualClock() returns")
+    refuseInput("clock", "must be the return value of virtualClock()")
   const timeoutMs = milliseconds("timeout", options.timeout ?? 5)
   const { lines, log } = collectLog()
   const transport = `observed://${newBoardName()}`

@@ -42,7 +42,7 @@ export class StillWaiting extends Error {
   readonly _tag = "StillWaiting"
   override readonly name = "StillWaiting"
   constructor(withinMs: number) {
-    super(`the promise has not settled within ${withinMs / 1_000} s of virtual time: let it wait longer by \`within\``)
+    super(`the promise has not settled within ${withinMs / 1_000} s of virtual time: to wait longer, set \`within\``)
   }
 }
 
@@ -66,7 +66,7 @@ let isHeld = false
  * ```
  */
 export const virtualClock = (options: VirtualClockOptions = {}): VirtualClock => {
-  if (isHeld) throw new Error("there is a virtual clock already: dispose of it first (`using clock = virtualClock()`)")
+  if (isHeld) throw new Error("a virtual clock exists already: dispose of it first (`using clock = virtualClock()`)")
   refuseUnknown(options, CLOCK_OPTIONS, "virtualClock()")
   const { start, seed } = options
   if (start !== undefined && !(start instanceof Date && Number.isFinite(start.getTime())))

@@ -15,9 +15,9 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 
 const checkText = (what: string, text: string, max: number): void => {
   const bytes = byteLength(text)
-  if (bytes < 1 || bytes > max) throw invalid(`${what} has 1 to ${max} bytes, not ${bytes}`)
+  if (bytes < 1 || bytes > max) throw invalid(`${what} must have 1 to ${max} bytes, not ${bytes}`)
   if (text.isWellFormed() && !text.includes("\0")) return
-  throw invalid(`${what} holds a zero or half of a pair: ${JSON.stringify(text.slice(0, 40))}`)
+  throw invalid(`${what} contains a zero byte or half of a surrogate pair: ${JSON.stringify(text.slice(0, 40))}`)
 }
 
 const checkSize = (what: string, bytes: Uint8Array, max: number): void => {
@@ -25,8 +25,8 @@ const checkSize = (what: string, bytes: Uint8Array, max: number): void => {
 }
 
 export const checkConnectOptions = ({ namespace, lease }: Pick<ConnectOptions, "namespace" | "lease">): void => {
-  if (!NAMESPACE.test(namespace)) throw invalid("a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
-  if (!(lease >= 1_000)) throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)
+  if (!NAMESPACE.test(namespace)) throw invalid("a namespace must be 1 to 64 characters of A-Z a-z 0-9 _ -")
+  if (!(lease >= 1_000)) throw invalid(`a lease must be at least 1,000 milliseconds, not ${lease}`)
 }
 
 /** Options of a URL that the runtime reads itself, for every transport. */
@@ -51,7 +51,10 @@ export const checkUrlOptions = (url: URL, own: ReadonlyArray<string> = []): void
 
 const checkDelay = (id: string, delay: number, max: number): void => {
   if (delay <= max) return
-  throw new TransportError("unsupported", `${id}: due in ${delay} ms, and this transport keeps a task for ${max}`)
+  throw new TransportError(
+    "unsupported",
+    `${id}: due in ${delay} ms, but this transport keeps a task for at most ${max}`,
+  )
 }
 
 /** Fails with `invalid`. */
@@ -64,7 +67,8 @@ export const checkPosting = (posting: Posting, { maxTask, delay, front }: Capabi
   checkText("an id", id, 255)
   checkText("the name of a queue", queue, 255)
   checkLevel(id, level)
-  if (level === FRONT_LEVEL && !front) throw new TransportError("unsupported", `${id}: this transport has no front`)
+  if (level === FRONT_LEVEL && !front)
+    throw new TransportError("unsupported", `${id}: this transport does not support front`)
   if (due !== undefined) checkDelay(id, due - Date.now(), delay)
   checkSize(id, frame, maxTask)
 }
@@ -80,7 +84,7 @@ export const checkCommit = ({ id, record, post = [], task }: Commit, capabilitie
 
 export const checkOperation = ({ key, value, ttl }: StoreOperation, { maxRecord }: Capabilities): void => {
   checkText("a key", key, 512)
-  if (ttl !== undefined && !(ttl >= 1_000)) throw invalid("a time to live is at least 1,000 milliseconds")
+  if (ttl !== undefined && !(ttl >= 1_000)) throw invalid("a time to live must be at least 1,000 milliseconds")
   if (value) checkSize(key, value, maxRecord)
 }
 

@@ -149,7 +149,7 @@ export const answerTogether = async <I, P, A>(
   return refused.map((failed) => failed ?? answers[next++] ?? { status: "failed", error: tooFewAnswers() })
 }
 
-export const tooFewAnswers = (): TransportError => new TransportError("internal", "the driver gave too few answers")
+export const tooFewAnswers = (): TransportError => new TransportError("internal", "the driver returned too few answers")
 
 export const asError = (thrown: unknown): TransportError =>
   thrown instanceof TransportError ? thrown : explainUnknown(thrown)

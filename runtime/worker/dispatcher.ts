@@ -394,7 +394,7 @@ export class Dispatcher {
       // At a hand-back the signal of the handler fired only just now, so there is nothing to warn about.
       if (active.run?.stop !== "hand-back")
         this.#options.worker.log.warn(
-          "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
+          "a handler keeps running after its job has ended, and occupies its slot until it stops: make it stop on job.signal",
           active.run === undefined ? { job: active.id } : jobFields(active.run.record, active.run.method),
         )
     }

@@ -231,7 +231,7 @@ export class Executor {
     this.#options.log.error(
       failed === undefined
         ? "a task could not be processed and is handed back"
-        : "an outcome could not be determined, and the job fails for that",
+        : "an outcome could not be determined, so the job fails",
       { job: active.id, cause: traceback ?? message },
     )
     if (failed !== undefined) return failed

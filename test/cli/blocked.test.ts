@@ -31,7 +31,7 @@ test("callboard worker: told as blocked by workers, why and stats; ended by canc
   )
   expect((await project.ask("stats")).stdout).not.toMatch(/No worker takes/)
   const ping = await project.ask("inspect", "ping")
-  expect(ping.stdout + ping.stderr).toMatch(/a handler blocks it, of job spins/)
+  expect(ping.stdout + ping.stderr).toMatch(/the handler of job spins blocks it/)
 
   const cancelled = await project.ask("cancel", "spins")
   expect(cancelled).toMatchObject({ code: 0, stdout: "spins  cancelled\n" })

@@ -117,7 +117,7 @@ describe("what is refused has the message that it has in code, and an exit code"
     [["post", "b3", ""], 2, /name: /],
     [["post", "b3", "a", "--priority", "urgent"], 2, /priority: must be one of VERY_HIGH, HIGH/],
     [["post", "b3", "a", "[]"], 2, /details: must be an object/],
-    [["post", "b/3", "a"], 2, /board: a name is 1 to 64/],
+    [["post", "b/3", "a"], 2, /board: a name must be 1 to 64/],
     [["claim", "b3"], 1, /no job of board b3 can be claimed: waited 0 s/],
     [["claim", "b3", "--wait", "0.1"], 3, /no job of board b3 can be claimed: waited 0.1 s/],
     [["claim", "b3", "-o", ""], 2, /owner: must be text of 1 to 255 bytes/],

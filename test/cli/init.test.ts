@@ -59,7 +59,7 @@ test("what is there stays; a manifest gets only what it lacks", async () => {
     { path: "actors/hello.ts", what: "kept" },
     { path: "callboard.config.ts", what: "written" },
     { path: "tsconfig.json", what: "written" },
-    { path: "package.json", what: "completed", note: expect.stringMatching(/^"type": "commonjs" stays/) },
+    { path: "package.json", what: "completed", note: expect.stringMatching(/^"type": "commonjs" was not changed/) },
     { path: ".gitignore", what: "kept" },
     { path: "README.md", what: "kept" },
   ])

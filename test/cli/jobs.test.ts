@@ -320,7 +320,7 @@ test("many are retried by what they have in common: first in a dry run, then a f
   expect(await project.json("retry", failed, "none", "--dry-run")).toMatchObject({ refused: { "not-found": 1 } })
 
   const none = await project.ask("retry", ...which, "--try-first", "0")
-  expect(none).toMatchObject({ code: 2, stderr: "callboard: --try-first 0: must be a whole number, at least 1\n" })
+  expect(none).toMatchObject({ code: 2, stderr: "callboard: --try-first 0: must be a whole number, 1 or more\n" })
   for (const state of ["succeeded", "queued"])
     expect(await project.ask("retry", "--state", `failed,${state}`, "--dry-run")).toMatchObject({
       code: 2,
@@ -373,7 +373,7 @@ test("every command that takes an id takes a unique ending of it", async () => {
   await submit("works.echo", ...later, "--id", "third-5678-first")
   const both = await project.ask("cancel", "78-first")
   expect(both).toMatchObject({ code: 1, stdout: "" })
-  expect(both.stderr).toMatch(/78-first is the end of several ids: .*another-5678-first \(works\.echo\).*; give more/)
+  expect(both.stderr).toMatch(/78-first is the end of several ids: .*another-5678-first \(works\.echo\).*; use more/)
 })
 
 test("dead lists what was given up, and redrives it", async () => {

@@ -225,7 +225,7 @@ describe("the rest is as everywhere", () => {
     try {
       const { code, stdout, stderr } = await project.run("worker", "--processes", "2", "--port", `${port}`)
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" })
-      expect(stderr).toContain(`127.0.0.1:${port} is taken`)
+      expect(stderr).toContain(`127.0.0.1:${port} is in use`)
     } finally {
       other.close()
     }

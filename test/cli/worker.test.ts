@@ -380,7 +380,7 @@ test.concurrent("a worker that gives up says why and ends with exit code 1", asy
     ),
   })
   const { code, stdout, stderr } = await project.run("worker")
-  expect(stderr).toMatch(/^callboard: the worker gives up: the line is dead/m)
+  expect(stderr).toMatch(/^callboard: the worker stops: the line is dead/m)
   expect(stdout).toMatch(/Trying again in .* \(2\/2\)/)
   expect(code).toBe(1)
 })

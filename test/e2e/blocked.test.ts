@@ -66,7 +66,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
     expect(seen.map((worker) => worker?.state)).toEqual(seen.map(() => "blocked"))
     await blocker.cancel({ terminate: true })
     expect(await service.exited).toMatchObject({ signal: "SIGKILL" })
-    expect(service.stdout).toMatch(new RegExp(`was cancelled, and its handler blocks this worker.*${blocker.id}`))
+    expect(service.stdout).toMatch(new RegExp(`was cancelled, but its handler blocks this worker.*${blocker.id}`))
     expect(await blocker.find()).toMatchObject({ state: "cancelled" })
 
     await startService(board, 30, { lostCap: 1 })

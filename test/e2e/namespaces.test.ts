@@ -71,7 +71,7 @@ test.runIf(hasNamespaces)(
 
     const second = start("slow", { name: "serves" })
     expect(await second.exited).not.toMatchObject({ code: 0 })
-    expect(second.output).toMatch(/name: a live worker is called serves already .*give this one another name/)
+    expect(second.output).toMatch(/name: a running worker is already named serves .*choose another name/)
     expect((await client.workers()).map(({ name }) => name).toSorted()).toEqual(["other", "serves"])
     expect(serves.output).not.toMatch(/gives up/)
   },

@@ -29,9 +29,7 @@ describe("a transport that misbehaves", () => {
     fails = false
     expect(await second.failed).toMatchObject({ reason: "invalid", message: expect.stringContaining("w1 already") })
     expect(lines).toEqual([
-      expect.stringMatching(
-        /^error the worker gives up: .* give this one another name, or none, and it gets one of its own$/,
-      ),
+      expect.stringMatching(/^error the worker stops: .* choose another name, or none to generate one$/),
     ])
     expect(second.worker?.listening).toBe(false)
     await second.stop({ now: true })

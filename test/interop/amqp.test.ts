@@ -312,5 +312,5 @@ test("errors name the wrong part of the URL, or the missing permission", async (
   expect(await refusal({ search: "?queue-type=quorum&max-priority=3" })).toMatch(/^invalid .*quorum/)
   expect(await refusal({ search: "?bogus=1" })).toMatch(/^invalid .*\?bogus is not an option of amqp:/)
   expect(await refusal({ port: "1" })).toMatch(/^unavailable .*ECONNREFUSED/)
-  await expect(connect(server.url)).rejects.toThrow("it keeps no records")
+  await expect(connect(server.url)).rejects.toThrow("it does not store records")
 })

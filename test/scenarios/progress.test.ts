@@ -24,7 +24,7 @@ onEveryBoard((newBoard) => {
     const { client } = await start([large], { transport: newBoard() })
     const job = await client.submit("large")
     const detail = await eventually(async () => (await job.find()).progress?.detail, { message: "progress is told" })
-    expect(detail).toMatch(/^\{"rows":"r+… \(cut: a detail may have 16384 characters, and it had 41943051\)$/)
+    expect(detail).toMatch(/^\{"rows":"r+… \(cut: a detail can have 16384 characters, this one had 41943051\)$/)
     ending.resolve()
     expect(await job.outcome(WAIT)).toEqual({ state: "succeeded", result: "done" })
     expect(await job.find()).toMatchObject({ attempts: 1, progress: { fraction: 0.5, detail } })

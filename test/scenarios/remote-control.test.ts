@@ -98,7 +98,7 @@ onEveryBoard((newBoard, kind) => {
     await (await client.submit("scene", { queue: "a" })).outcome(WAIT)
     expect(await later.find()).toMatchObject({ state: "queued" })
     expect(await client.control("cancel-consumer", { queue: "b" })).toMatchObject([
-      { error: "queue: it does not listen to b" },
+      { error: "queue: the worker does not consume b" },
     ])
   })
 
@@ -151,10 +151,10 @@ onEveryBoard((newBoard, kind) => {
     // What runs goes on.
     expect(running()).toBe(3)
     expect(await client.control("pool-shrink", { count: 1 })).toMatchObject([
-      { error: "count: it has 1 handler(s) and must keep one: 0 at most" },
+      { error: "count: the worker has 1 handler(s) and must keep one: at most 0" },
     ])
     expect(await client.control("pool-grow", { count: 10_000 })).toMatchObject([
-      { error: "count: it has 1 handler(s) and may have 10000: 9999 at most" },
+      { error: "count: the worker has 1 handler(s) and can have 10000: at most 9999" },
     ])
     resolve()
     for (const job of jobs) await job.outcome(WAIT)
@@ -287,7 +287,7 @@ describe("what cannot be asked is refused by its field, saying what it must be",
     await expect(client.control("ping", {}, { workers: ["w2"] })).rejects.toMatchObject({
       code: "not-found",
       details: { field: "workers" },
-      message: 'there is no live worker "w2" (did you mean w1?)',
+      message: 'no worker named "w2" is running (did you mean w1?)',
     })
   })
 

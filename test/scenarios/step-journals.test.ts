@@ -147,7 +147,7 @@ test("10,000 steps are enough for anybody, and the one after them says what to d
     await job.each("n", Array.from({ length: 10_000 }).keys(), () => 1, { key: String, parallel: 10_000 })
     await job.step("more", () => 1)
   })
-  expect(error).toMatchObject({ name: "JournalFull", message: expect.stringContaining("10000 steps at most") })
+  expect(error).toMatchObject({ name: "JournalFull", message: expect.stringContaining("at most 10000 steps") })
 })
 
 test("of 10,002 parallel steps the last two do not begin, and the others do", async () => {
@@ -173,7 +173,7 @@ test("64 MiB of results are enough, and the step after them does not begin", asy
     },
     { retry: { max: 1, interval: 0 } },
   )
-  const message = expect.stringMatching(/n128 does not begin.*64 MiB at most: store large results elsewhere/)
+  const message = expect.stringMatching(/n128 does not start.*at most 64 MiB: store large results elsewhere/)
   expect(view).toMatchObject({ retries: 1, error: { name: "JournalFull", message } })
   // The second attempt has counted the steps of the first one as well.
   expect(ran).toBe(128)

@@ -172,7 +172,7 @@ describe("steps", () => {
       "a key that is no text",
       (job) => job.each("a", [1], String, { key: (item) => JSON.parse(`${item}`) }),
       "CallboardError",
-      "key: must give each item a text",
+      "key: must return a text for each item",
     ],
     ["a function deep inside", (job) => job.step("a", () => [{ f: () => 1 }]), "ResultUnserialisable", "result[0].f"],
     [
@@ -310,7 +310,7 @@ describe("steps", () => {
       {},
       { transport: `${server.url}?ns=${generateId()}` },
     )
-    const words = /2097154 bytes, \d+ are allowed; store large results elsewhere and return where they are/
+    const words = /2097154 bytes, \d+ are allowed; store large results elsewhere and return their address/
     expect(result).toEqual(["ResultTooLarge", expect.stringMatching(words), "small"])
     expect(ran).toBe(1)
     expect((await client.steps(job.id)).steps).toMatchObject([
@@ -427,7 +427,7 @@ describe("steps", () => {
       },
     )
     expect([state, error?.message]).toEqual(["failed", "hooked"])
-    const why = "LateStep: the step more was begun in a hook, which runs after the steps: begin it in the handler"
+    const why = "LateStep: step more was started in a hook, which runs after the steps: start it in the handler"
     expect(told).toEqual([`onSuccess: ${why}`, `onFailure: ${why}`])
   })
 

@@ -299,17 +299,17 @@ const table: ReadonlyArray<Row> = [
   },
   {
     name: "its method has had its turn for now, everywhere",
-    cause: { code: "rate-limit", reason: "one each 3600 s on all workers together", until: ANY_TIME },
+    cause: { code: "rate-limit", reason: "one each 3600 s across all workers", until: ANY_TIME },
     make: (newBoard) => second(newBoard, "everywhere"),
   },
   {
     name: "as many run as may",
-    cause: { code: "concurrency-limit", reason: "1 at a time on all workers together", until: ANY_TIME },
+    cause: { code: "concurrency-limit", reason: "1 at a time across all workers", until: ANY_TIME },
     make: (newBoard) => second(newBoard, "single"),
   },
   {
     name: "its tenant has as many as it may",
-    cause: { code: "tenant-limit", reason: '1 at a time on all workers together for "acme"', until: ANY_TIME },
+    cause: { code: "tenant-limit", reason: '1 at a time across all workers for "acme"', until: ANY_TIME },
     make: (newBoard) => second(newBoard, "tenant", { tenant: "acme" }),
   },
   {

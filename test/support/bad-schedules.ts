@@ -62,7 +62,7 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     code: "invalid-input",
     field: "every",
     message:
-      'every: -5 is not a duration: it is negative. Give seconds as a number, or text such as "10s", "5 minutes" or "500 ms".',
+      'every: -5 is not a duration: it is negative. Use a number of seconds, or text such as "10s", "5 minutes" or "500 ms".',
   },
   {
     what: "a moment that has passed",
@@ -133,7 +133,7 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     code: "invalid-input",
     field: "queue",
     message:
-      'queue: "no queue" cannot be a name of a queue: use at most 128 letters, digits, "_", ".", ":", "@" or "-", beginning with a letter, a digit or "_".',
+      'queue: "no queue" cannot be a name of a queue: use at most 128 letters, digits, "_", ".", ":", "@" or "-", starting with a letter, a digit or "_".',
   },
   {
     what: "a bad name",

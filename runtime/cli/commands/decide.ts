@@ -188,7 +188,7 @@ const countOf = (text: string): number => {
   const count = Number(text)
   return Number.isInteger(count) && count >= 1
     ? count
-    : wrongUsage(`--try-first ${text}: must be a whole number, at least 1`)
+    : wrongUsage(`--try-first ${text}: must be a whole number, 1 or more`)
 }
 
 const namesOf = (counts: Readonly<Record<string, number>>): string =>

@@ -182,7 +182,7 @@ const printReceipt = (output: Output, task: string, { id, receipt }: SubmittedJo
   // Prints only the id, so that scripts can use it: id=$(callboard submit …).
   output.line(id)
   output.note(
-    `${task}: ${receipt.duplicate ? `exists already, ${receipt.state}` : receipt.state}(durability: ${receipt.durability})\nfollow it: callboard job ${shellWord(id)} --watch`,
+    `${task}: ${receipt.duplicate ? `exists already, ${receipt.state}` : receipt.state} (durability: ${receipt.durability})\nfollow it: callboard job ${shellWord(id)} --watch`,
   )
 }
 

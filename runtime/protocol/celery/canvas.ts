@@ -112,7 +112,7 @@ const tasksOf = (signature: Signature, at: string, countsChords: boolean): Signa
   const [first, ...rest] = stepsOf(signature, at, false)
   if (first === undefined) return []
   if (!isPlain(first))
-    throw new Refused(`${at}: a chain that begins with a group is a chord, which is not supported here`)
+    throw new Refused(`${at}: a chain that starts with a group is a chord, which is not supported here`)
   if (!rest.every(isPlain)) throw new Refused(`${at}: a chain with a group in it is not supported here`)
   return [withRest(first, rest, at)]
 }

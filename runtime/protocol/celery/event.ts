@@ -115,7 +115,7 @@ export const decodeEvents = (body: Uint8Array): Result.Result<ReadonlyArray<Rece
   const events: ReadonlyArray<unknown> = Array.isArray(value) ? value : [value]
   return events.every(isEvent)
     ? Result.succeed(events)
-    : Result.fail({ _tag: "InvalidEvent", message: "An event is a map with a type." })
+    : Result.fail({ _tag: "InvalidEvent", message: "An event must be a map with a type." })
 }
 
 /** Encodes one event or several as the body of a message. Fails with CodecFailure where a field cannot be JSON. */

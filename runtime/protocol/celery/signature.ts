@@ -162,22 +162,22 @@ const optionProblem = (options: Signature["options"]): InvalidSignature | undefi
     const queue = textOption(options, name)
     const checked = queue === null ? undefined : checkQueueName(queue)
     if (checked !== undefined && Result.isFailure(checked))
-      return wrong(name, `is no queue: ${checked.failure.message}`)
+      return wrong(name, `is not a queue: ${checked.failure.message}`)
     // Celery uses the first one that is set.
     if (queue !== null) break
   }
   for (const name of ["time_limit", "soft_time_limit"]) {
     const value = options[name] ?? 0
     if (!(typeof value === "number" && value >= 0 && value <= MAX_S)) {
-      return wrong(name, "must be seconds, of a hundred years at most")
+      return wrong(name, "must be a number of seconds, at most a hundred years")
     }
   }
   const { countdown = null, group_index: index = null, expires = null } = options
   if (countdown !== null && !(typeof countdown === "number" && Math.abs(countdown) <= MAX_S)) {
-    return wrong("countdown", "must be seconds, of a hundred years at most")
+    return wrong("countdown", "must be a number of seconds, at most a hundred years")
   }
   if (typeof expires === "number" && Math.abs(expires) > MAX_S) {
-    return wrong("expires", "must be a time, or seconds of a hundred years at most")
+    return wrong("expires", "must be a time, or a number of seconds, at most a hundred years")
   }
   if (index !== null && !(typeof index === "number" && Number.isSafeInteger(index) && index >= 0)) {
     return wrong("group_index", "must be a whole number, 0 or more")

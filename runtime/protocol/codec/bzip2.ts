@@ -98,7 +98,7 @@ const symbolOf = (bits: Bits, { limit, base, symbols }: Code): number => {
     const symbol = symbols[code + (base[length] ?? 0)]
     if (symbol !== undefined) return symbol
   }
-  throw malformed("it holds a code that is none")
+  throw malformed("it contains an invalid code")
 }
 
 /** The lengths of one table: each differs from the one before by steps of one. */
@@ -106,21 +106,21 @@ const lengthsOf = (bits: Bits, count: number): ReadonlyArray<number> => {
   let length = bits.take(5)
   return Array.from({ length: count }, () => {
     while (bits.take(1) === 1) length += bits.take(1) === 0 ? 1 : -1
-    if (length < 1 || length > MAX_BITS) throw malformed("a code is longer than any")
+    if (length < 1 || length > MAX_BITS) throw malformed("a code is too long")
     return length
   })
 }
 
 const takeFront = <A>(list: Array<A>, at: number): A => {
   const [found] = list.splice(at, 1)
-  if (found === undefined) throw malformed("it names what it does not hold")
+  if (found === undefined) throw malformed("it refers to data that it does not contain")
   list.unshift(found)
   return found
 }
 
 /** The last column of a block's sorted rotations, and the row that is the block itself. */
 const columnOf = (bits: Bits, capacity: number): { readonly column: Uint8Array; readonly origin: number } => {
-  if (bits.take(1) === 1) throw malformed("it is of a version that nothing writes any more")
+  if (bits.take(1) === 1) throw malformed("its version is obsolete")
   const origin = bits.take(24)
   const used = bits.take(16)
   const bytes: Array<number> = []
@@ -144,24 +144,24 @@ const columnOf = (bits: Bits, capacity: number): { readonly column: Uint8Array; 
   let [size, run, power] = [0, 0, 1]
   for (let read = 0; ; read++) {
     const code = codes[chosen[Math.floor(read / GROUP)] ?? -1]
-    if (code === undefined) throw malformed("a block has more symbols than choices")
+    if (code === undefined) throw malformed("a block has too many symbols")
     const symbol = symbolOf(bits, code)
     // The symbols 0 and 1 are digits of the number of repetitions of the first byte: they count 1 and 2 in base 2.
     if (symbol < 2) {
       run += power << symbol
       power *= 2
-      if (run > capacity) throw malformed("a block is larger than it may be")
+      if (run > capacity) throw malformed("a block is too large")
       continue
     }
-    if (size + run > capacity) throw malformed("a block is larger than it may be")
+    if (size + run > capacity) throw malformed("a block is too large")
     column.fill(bytes[0] ?? 0, size, size + run)
     size += run
     ;[run, power] = [0, 1]
     if (symbol === end) break
-    if (size === capacity) throw malformed("a block is larger than it may be")
+    if (size === capacity) throw malformed("a block is too large")
     column[size++] = takeFront(bytes, symbol - 1)
   }
-  if (origin >= size) throw malformed("a block does not say where it begins")
+  if (origin >= size) throw malformed("a block has no start")
   return { column: column.subarray(0, size), origin }
 }
 
@@ -233,7 +233,7 @@ const readBlock = (bits: Bits, capacity: number, output: Output): number => {
     last = byte
     output.add(byte, 1)
   }
-  if ((output.crc ^ 0xffff_ffff) >>> 0 !== wanted) throw malformed("a checksum does not fit")
+  if ((output.crc ^ 0xffff_ffff) >>> 0 !== wanted) throw malformed("a checksum does not match")
   return wanted
 }
 
@@ -245,13 +245,13 @@ export const readBzip2 = (bytes: Uint8Array, max: number): Uint8Array => {
   do {
     if (bits.take(24) !== 0x425a68) throw malformed("it does not begin with BZh")
     const level = bits.take(8) - 0x30
-    if (level < 1 || level > 9) throw malformed("its size of a block is none")
+    if (level < 1 || level > 9) throw malformed("its block size is invalid")
     let whole = 0
     for (let mark = bits.mark(); mark !== END; mark = bits.mark()) {
-      if (mark !== BLOCK) throw malformed("a block does not begin where it should")
+      if (mark !== BLOCK) throw malformed("a block does not start at the expected position")
       whole = ((whole << 1) | (whole >>> 31)) ^ readBlock(bits, level * 100_000, output)
     }
-    if (bits.word() !== whole >>> 0) throw malformed("the checksum of all does not fit")
+    if (bits.word() !== whole >>> 0) throw malformed("the total checksum does not match")
   } while (!bits.align())
   return output.bytes
 }

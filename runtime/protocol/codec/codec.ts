@@ -75,7 +75,7 @@ export const unserialisable = (path: string, why: string): Unserialisable =>
 
 export const tooDeep = (path = ""): RangeError =>
   new RangeError(
-    `lists and maps lie more than ${MAX_DEPTH} deep in one another${path === "" ? "" : ` (${beginning(path, 200)}…)`}`,
+    `lists and maps are nested more than ${MAX_DEPTH} deep${path === "" ? "" : ` (${beginning(path, 200)}…)`}`,
   )
 
 /**
@@ -83,17 +83,14 @@ export const tooDeep = (path = ""): RangeError =>
  * has no such property, or not what it says (an Error, a Promise, a RegExp …), is refused instead of becoming an empty map.
  */
 export const ownEntries = (value: object, path: string): ReadonlyArray<[string, unknown]> => {
-  if (value instanceof Error) throw unserialisable(path, "is an Error: give its name and message as text")
+  if (value instanceof Error) throw unserialisable(path, "is an Error: send its name and message as text")
   const entries = Object.entries(value)
   if (isPlainObject(value) || (entries.length > 0 && !(value instanceof String))) return entries
   const { constructor } = value
   const name = typeof constructor === "function" ? constructor.name : ""
   // A plain object of another realm is plain, too.
   if (name === "Object") return entries
-  throw unserialisable(
-    path,
-    `is a ${name || "class instance"}, which has nothing of its own to send: give plain values`,
-  )
+  throw unserialisable(path, `is a ${name || "class instance"}, which has no data of its own: send plain values`)
 }
 
 const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
@@ -102,7 +99,7 @@ const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.me
 export const readFailure = (cause: unknown, format: string): CodecFailure => ({
   _tag: "CodecFailure",
   reason: cause instanceof RangeError ? "too-deep" : "malformed",
-  message: `not ${format} that can be read: ${messageOf(cause)}`,
+  message: `not valid ${format}: ${messageOf(cause)}`,
 })
 
 /** The failure for an error that was thrown while encoding. */

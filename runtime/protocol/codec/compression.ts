@@ -103,7 +103,8 @@ export const compress = (bytes: Uint8Array, compression: string): Result.Result<
   const method = methodOf(compression)
   if (Result.isFailure(method)) return Result.fail(method.failure)
   const { compress: write } = method.success
-  if (write === undefined) return fail("unsupported-compression", `Bodies in ${compression} are only read; ${KNOWN}.`)
+  if (write === undefined)
+    return fail("unsupported-compression", `Bodies in ${compression} can only be read; ${KNOWN}.`)
   try {
     return Result.succeed(plainBytes(write(bytes)))
   } catch (cause) {

@@ -69,9 +69,9 @@ const typedValue = (type: unknown, value: unknown): unknown => {
       if (value === "NaN" || value === "Infinity" || value === "-Infinity") return Number(value)
       break
     default:
-      throw new SyntaxError(`__type__ ${JSON.stringify(type)?.slice(0, 60)} is not known`)
+      throw new SyntaxError(`__type__ ${JSON.stringify(type)?.slice(0, 60)} is unknown`)
   }
-  throw new SyntaxError(`__value__ is no ${type}`)
+  throw new SyntaxError(`__value__ is not a ${type}`)
 }
 
 const INTEGER = /^-?\d+$/
@@ -267,7 +267,7 @@ const givenAsTyped = (type: unknown, value: unknown, path: string): unknown => {
     return typedValue(type, value)
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
-    throw unserialisable(path, `looks like a typed value and is none: ${why}`)
+    throw unserialisable(path, `looks like a typed value but is not: ${why}`)
   }
 }
 
@@ -416,7 +416,7 @@ const checkPlain = (value: unknown, depth: number, path: string): void => {
       return
     case "number":
       if (Number.isFinite(value)) return
-      throw unserialisable(path, `is ${value}, which JSON lacks: give text`)
+      throw unserialisable(path, `is ${value}, which JSON lacks: send text`)
     case "object":
       break
     default:
@@ -429,7 +429,7 @@ const checkPlain = (value: unknown, depth: number, path: string): void => {
     return
   }
   if (value instanceof Date && dateText(value) === "") throw unserialisable(path, "is an invalid date")
-  if (ArrayBuffer.isView(value)) throw unserialisable(path, "holds bytes, which JSON lacks: give text, such as base64")
+  if (ArrayBuffer.isView(value)) throw unserialisable(path, "holds bytes, which JSON lacks: send text, such as base64")
   if ("toJSON" in value && typeof value.toJSON === "function") checkPlain(value.toJSON(""), depth - 1, path)
   else
     for (const [key, item] of ownEntries(value, path)) {

@@ -175,7 +175,7 @@ class Reader {
       case 0xdf:
         return this.#map(this.#length(4), depth)
       default:
-        throw new SyntaxError("the byte 0xc1 means nothing")
+        throw new SyntaxError("the byte 0xc1 is invalid")
     }
   }
 }

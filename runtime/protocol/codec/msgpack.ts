@@ -46,7 +46,7 @@ const MAX_INT64 = 2n ** 63n
 const MAX_UINT64 = 2n ** 64n
 
 /** The library would write half of a surrogate pair as bytes that are no UTF-8, at which readers stop. */
-const HALF_CHARACTER = "holds half of a surrogate pair, which msgpack has no form for; send JSON"
+const HALF_CHARACTER = "contains half of a surrogate pair, which msgpack cannot represent; send JSON"
 
 /** A copy of the value that the library encodes as intended. */
 const prepare = (value: unknown, depth: number, path: string): unknown => {
@@ -79,7 +79,8 @@ const prepareObject = (value: object, depth: number, path: string): unknown => {
     if (dateText(value) === "") throw unserialisable(path, "is an invalid date")
     return new ExtData(TIMESTAMP, writeTimestamp(value))
   }
-  if (value instanceof Exact) throw unserialisable(path, `is a ${value.type}, which msgpack has no form for; send JSON`)
+  if (value instanceof Exact)
+    throw unserialisable(path, `is a ${value.type}, which msgpack cannot represent; send JSON`)
   if (value instanceof ExtData || value instanceof Uint8Array) return value
   if (value instanceof ArrayBuffer) return new Uint8Array(value)
   if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)

@@ -65,7 +65,7 @@ const writeObject = (value: object, depth: number, path: string): string => {
   }
   if (value instanceof Exact) {
     if (value.type === "date") return value.text
-    throw unserialisable(path, `is a ${value.type}, which YAML has no form for; send JSON`)
+    throw unserialisable(path, `is a ${value.type}, which YAML cannot represent; send JSON`)
   }
   if (value instanceof Uint8Array) return bytes(value)
   if (value instanceof ArrayBuffer) return bytes(new Uint8Array(value))

@@ -107,7 +107,7 @@ const timestamp: ScalarTag = {
   test: TIMESTAMP,
   resolve: (text, onError) => {
     const value = timestampOf(text)
-    if (value === undefined) onError(`${text} is no date or time`)
+    if (value === undefined) onError(`${text} is not a date or time`)
     return value
   },
 }
@@ -211,7 +211,7 @@ const survey = (text: string): void => {
     if (closer !== undefined) open.push(closer)
     else if (sign === FLOW_END) open.length = 0
     else if (sign === "]" || sign === "}") {
-      if (open.pop() !== sign) throw new SyntaxError(`a ${sign} that closes nothing (at character ${at})`)
+      if (open.pop() !== sign) throw new SyntaxError(`an unmatched ${sign} (at character ${at})`)
     } else if (sign.endsWith("\n")) begun = 0
     else if (open.length === 0 && (sign === "-" || sign === "?" || sign === ":")) begun++
     if (open.length + begun > MAX_DEPTH) throw tooDeep()
@@ -261,7 +261,7 @@ const read = (text: string): unknown => {
 
 const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
   if (bytes.length > MAX_YAML_BYTES) {
-    const message = `YAML of ${bytes.length} bytes, and ${MAX_YAML_BYTES} are allowed; send JSON or msgpack`
+    const message = `YAML of ${bytes.length} bytes; at most ${MAX_YAML_BYTES} are allowed; send JSON or msgpack`
     return Result.fail({ _tag: "CodecFailure", reason: "too-large", message })
   }
   try {

@@ -11,7 +11,7 @@ import { tooFewAnswers } from "../plain-driver.ts"
 export const MAX_TRIES = 10
 
 export const contended = (id: string): TransportError =>
-  new TransportError("unavailable", `job ${id} changes too fast to write about it; try again`)
+  new TransportError("unavailable", `job ${id} keeps changing; try again`)
 
 interface Pending<In, Out> {
   readonly item: In

@@ -48,14 +48,14 @@ export const decodeStored = (bytes: Uint8Array): JobRecord => {
   try {
     text = strictDecoder.decode(bytes)
   } catch (cause) {
-    throw new TransportError("internal", "a stored record is not UTF-8: remove the job from the board", { cause })
+    throw new TransportError("internal", "a stored record is not UTF-8: delete the job", { cause })
   }
   if (!text.startsWith(RECORD_HEAD)) {
     const version = /^\{"v":(\d+),/.exec(text)?.[1]
     if (version === undefined) {
-      throw new TransportError("internal", "a stored record names no version: something else wrote it to this board")
+      throw new TransportError("internal", "a stored record has no version: another program wrote it")
     }
-    const message = `a stored record has version ${version}, and this Callboard reads version ${RECORD_VERSION}: install one that reads it, or use another namespace`
+    const message = `a stored record has version ${version}, but this Callboard reads version ${RECORD_VERSION}: install a version that reads it, or use another namespace`
     throw new TransportError("unsupported", message)
   }
   const record = recordFromJson(`{${text.slice(RECORD_HEAD.length)}`)

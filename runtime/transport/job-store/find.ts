@@ -60,10 +60,10 @@ export class Finder {
     if (this.#driver.query === undefined) {
       throw new TransportError(
         "unsupported",
-        `${this.#driver.name} cannot list jobs: no page of them, and no command about many`,
+        `${this.#driver.name} cannot list jobs, so lists and bulk operations are not available`,
       )
     }
-    if (!(limit >= 1 && limit <= 1_000)) throw new TransportError("invalid", `a page holds 1 to 1,000, not ${limit}`)
+    if (!(limit >= 1 && limit <= 1_000)) throw new TransportError("invalid", `a page has 1 to 1,000 jobs, not ${limit}`)
     const [, part, tag, cursor = ""] = /^([nd])([0-9a-z]{1,14}):(.*)$/s.exec(after ?? "") ?? []
     if (after !== undefined && (part === undefined || tag !== (await this.#tagOf(query)))) {
       throw new TransportError("invalid", `not a cursor of this list: ${JSON.stringify(after.slice(0, 40))}`)

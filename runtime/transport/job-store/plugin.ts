@@ -28,7 +28,7 @@ export const asTransport = async (
     const recordStore = await records?.(connected)
     if (recordStore !== undefined) opened.push(recordStore)
     if (recordStore === undefined || !("read" in recordStore)) {
-      const why = `${connected.name} keeps no records: it needs another transport beside it that keeps them`
+      const why = `${connected.name} does not store records: it needs a second transport that does`
       throw new TransportError("unsupported", why)
     }
     const { split } = await import("./split.ts")

@@ -133,7 +133,7 @@ export const split = async (queue: QueueDriver, records: Driver, guardMs = GUARD
   if (records.capabilities.delay < PARKED - Date.now()) {
     throw new TransportError(
       "unsupported",
-      `${records.name} keeps no task long enough to be the records of ${queue.name}`,
+      `${records.name} does not keep tasks long enough to store the records of ${queue.name}`,
     )
   }
   const closing = new AbortController()

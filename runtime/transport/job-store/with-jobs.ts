@@ -111,7 +111,7 @@ const publishTogether = async (driver: Driver, postings: ReadonlyArray<JobPostin
   const [first] = postings
   if (first === undefined) return []
   if (!driver.capabilities.atomic) {
-    const why = `${driver.name} cannot store several tasks as one: submit them without \`atomic\``
+    const why = `${driver.name} cannot store several tasks atomically: submit them without \`atomic\``
     throw new TransportError("unsupported", why)
   }
   const now = Date.now()

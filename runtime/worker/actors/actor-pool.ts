@@ -55,7 +55,7 @@ export const makeActorPool = (
     for (const definition of actors) {
       const { name } = definition
       if (served.has(name)) {
-        return yield* Effect.fail(new ActorStartFailed(`two actors have the name ${name}: names must be unique`))
+        return yield* Effect.fail(new ActorStartFailed(`two actors are named ${name}: names must be unique`))
       }
       const actor = new ServedActor(definition, log)
       served.set(name, actor)
@@ -78,7 +78,7 @@ const poolOf = (
   const resolve = (task: string, meth: string | null): Resolution => {
     const target = targetOf(task, meth)
     const actor = served.get(target.actor)
-    if (actor === undefined) return { found: false, message: `no actor ${target.actor} is served here` }
+    if (actor === undefined) return { found: false, message: `this worker does not serve actor ${target.actor}` }
     const name = target.meth ?? DEFAULT_METHOD
     const method = actor.definition.methods.get(name)
     return method === undefined

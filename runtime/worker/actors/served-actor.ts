@@ -118,7 +118,7 @@ export class ServedActor {
     const { name } = this.definition
     return Deferred.fail(
       tried,
-      cause instanceof ActorStartFailed ? cause : new ActorStartFailed(`actor ${name} broke: ${this.trouble}`),
+      cause instanceof ActorStartFailed ? cause : new ActorStartFailed(`actor ${name} failed: ${this.trouble}`),
     )
   }
 

@@ -204,7 +204,7 @@ const retry: Job["retry"] = (options = {}) => new Retry(options)
 /** Clamps a progress to 0–1. Throws a `CallboardError` for what is not a finite number. */
 export const fractionOf = (fraction: number): number => {
   if (!Number.isFinite(fraction)) {
-    throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
+    throw new CallboardError("invalid-input", "progress must be a number from 0 to 1", { field: "fraction" })
   }
   return Math.min(1, Math.max(0, fraction))
 }
@@ -222,6 +222,6 @@ export const progressDetail = (detail: unknown): string => {
   return text.length <= MAX_PROGRESS_DETAIL
     ? text
     : JSON.stringify(
-        `${cut(text, SHOWN)} (cut: a detail may have ${MAX_PROGRESS_DETAIL} characters, and it had ${text.length})`,
+        `${cut(text, SHOWN)} (cut: a detail can have ${MAX_PROGRESS_DETAIL} characters, this one had ${text.length})`,
       )
 }

@@ -59,7 +59,7 @@ export class OutcomeDecider {
     try {
       followUps = run.embed === NO_EMBED ? [] : afterSuccess(run.embed, exit.value, this.#ended(attempt))
     } catch (cause) {
-      const message = `its handler succeeded, and what follows it cannot be submitted: ${messageOf(cause)}`
+      const message = `the handler succeeded, but its follow-up tasks cannot be submitted: ${messageOf(cause)}`
       const error = { name: "FollowUpsRefused", message, reason: "follow-ups-refused" }
       return this.givenUp(attempt, run.embed, error, error.reason)
     }
@@ -101,7 +101,7 @@ export class OutcomeDecider {
     switch (run.stop) {
       case "timeout": {
         const seconds = run.hardMs / 1000
-        const message = `it ran longer than its hard limit of ${seconds} s`
+        const message = `it exceeded its hard time limit of ${seconds} s`
         const error = { name: "TimeLimitExceeded", message, reason: "timeout" }
         return this.#givenUpOrRetried(attempt, run, error, rejected(run.method.acks?.onTimeout, error))
       }
@@ -175,7 +175,7 @@ export class OutcomeDecider {
   ): Settlement {
     const size = Math.max(0, ...(next.followUps ?? []).map(sizeOf))
     if (size <= this.#maxTask) return next
-    const why = `and ${notDone}: the task has ${size} bytes, and this transport takes ${this.#maxTask}`
+    const why = `and ${notDone}: the task has ${size} bytes; this transport takes at most ${this.#maxTask}`
     return this.givenUp(attempt, embed(), { ...error, message: `${error.message} (${why})` }, "too-large")
   }
 
@@ -244,6 +244,6 @@ const deadOf = (choice: "ack" | "reject" | undefined, error: JobError): string |
 
 const workerStopped = (hadLeft: boolean): JobError => ({
   name: "WorkerStopped",
-  message: `its worker stopped while it ran, and it ${hadLeft ? "had left its queue: it cannot be handed back" : "must not be begun twice (onLost)"}`,
+  message: `its worker stopped while it ran, and the job ${hadLeft ? "had left its queue: it cannot be handed back" : "must not start twice (onLost)"}`,
   reason: "worker-lost",
 })

@@ -252,7 +252,7 @@ export class Preparation {
     if (answer.status === "finished") options.onFinished(answer.record)
     if (answer.status === "suspect") {
       const until = now + SUSPECT_DELAY_MS
-      const detail = "its worker died while it ran, and another such job runs"
+      const detail = "its worker died while it ran, and another such job is running"
       options.onPostponement({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
     }
     const before = recordAfterClaim(answer, claimant, options.log)
@@ -303,7 +303,7 @@ export class Preparation {
     const options = this.#options
     const wait = task.own.after === undefined ? task.own.chord && "chord" : "after"
     if (wait !== undefined && !hasBeenDeferred(known)) {
-      const message = `its header asks for ${OWN_HEADER}.${wait}, and it did not wait: submit it over HTTP or from code, which keeps it back`
+      const message = `its header sets ${OWN_HEADER}.${wait}, but the task did not wait: submit it over HTTP or from code, which holds it back`
       const error = { name: "Unsupported", message, reason: "unsupported" }
       const attempt = this.#attempt(candidate, known)
       const settled = this.#outcomes.givenUp(attempt, embedOf(posting, bodyRules(options, task)), error, error.reason)
@@ -477,6 +477,6 @@ const hasBeenDeferred = ({ timeline: [first] }: JobRecord): boolean => first?.st
 /** A task whose header has a field that a worker must understand, and that this version does not. */
 const notUnderstood = (field: string): Unserved => ({
   found: false,
-  message: `its header asks for ${OWN_HEADER}.${field}, which this version does not support`,
+  message: `its header sets ${OWN_HEADER}.${field}, which this version does not support`,
   field,
 })

@@ -42,7 +42,7 @@ export class AttemptFault extends Error {
   override readonly cause: unknown
 
   constructor(cause: unknown) {
-    super("an attempt could not be carried out")
+    super("an attempt could not be run")
     this.cause = cause
   }
 }
@@ -223,7 +223,7 @@ export const runStoppedHook = Effect.fnUntraced(function* (
   const exit = yield* Effect.timeoutOption(called, limitMs)
   if (Option.isNone(exit)) {
     hook.interrupt?.()
-    job.log.error(`onStopped has not ended within ${limitMs / 1000} s and is not waited for any longer`)
+    job.log.error(`onStopped did not end within ${limitMs / 1000} s; the worker no longer waits for it`)
   } else if (Exit.isFailure(exit.value)) {
     const cause = Cause.squash(exit.value.cause)
     job.log.error("onStopped failed", { cause: cause instanceof Error ? cause.message : String(cause) })

@@ -84,7 +84,7 @@ export class StepSession implements StepPort, RunSteps {
 
   async open(): ReturnType<StepPort["open"]> {
     if (this.#active.offQueue)
-      throw new CallboardError("unsupported", "a method that acks early has no durable steps: let it ack late")
+      throw new CallboardError("unsupported", "a method that acks early cannot have durable steps: use late acks")
     return (await this.begin()) ? this.#journal : NEVER
   }
 
@@ -262,11 +262,11 @@ export class StepSession implements StepPort, RunSteps {
     if (why === "later-version") {
       this.#active.backInMs = backInMs(this.#run.record)
       const again = `in ${this.#active.backInMs / 1000} s`
-      this.#services.log.warn("a job waits for a worker of another version, which has written its journal", {
+      this.#services.log.warn("a job waits for a worker of the version that has written its journal", {
         job,
         again,
       })
-    } else this.#services.log.debug("the journal of a job is written no more", { job, why })
+    } else this.#services.log.debug("the journal of a job is no longer written", { job, why })
     this.#closing.resolve()
     this.#active.end(why === "superseded" ? "superseded" : "hand-back")
   }
@@ -292,7 +292,7 @@ const NEVER = new Promise<never>(() => undefined)
 const revertFailed = (step: string, why: string, ending: Reverting | undefined): JobError => {
   const error =
     ending?.why === "failed" ? ending.error : { name: "Cancelled", message: "it was cancelled", reason: "cancelled" }
-  const message = `${error.message} (and the revert of ${step} failed: ${why}; retry the job to go on reverting)`
+  const message = `${error.message} (and the revert of ${step} failed: ${why}; retry the job to continue reverting)`
   return { ...error, message, reason: "revert-failed" }
 }
 

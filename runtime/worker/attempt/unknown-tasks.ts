@@ -86,7 +86,7 @@ export class UnknownTasks {
     const until = now + (isServed ? delay : Math.min(delay, left))
     const end = isServed
       ? "another worker of the queue serves it"
-      : `it is given up after ${unknownGraceMs / 1000} s without a worker that serves it`
+      : `it becomes a dead letter after ${unknownGraceMs / 1000} s without a worker that serves it`
     this.#options.onPostponement({
       id: posting.id,
       queue: posting.queue,
@@ -112,7 +112,7 @@ export class UnknownTasks {
     const why =
       field === undefined && this.#isExternal(task)
         ? `no queue is configured for language ${JSON.stringify(task.lang)}`
-        : `no worker ${unknownGraceMs === 0 ? "serves it" : `that serves it came within ${unknownGraceMs / 1000} s`}`
+        : `no worker ${unknownGraceMs === 0 ? "serves it" : `served it within ${unknownGraceMs / 1000} s`}`
     const reason = reasonOf(field)
     const name = field === undefined ? "NotRegistered" : "Unsupported"
     return this.#outcomes.givenUp(waiting, embed(), { name, message: `${message}, and ${why}`, reason }, reason)

@@ -94,8 +94,8 @@ export class Registry {
       const { name, queues, lease = own.lease } = other
       if (name === own.name || lease === own.lease || isDead(other) || !queues.some((q) => own.queues.includes(q)))
         continue
-      const both = `has a lease of ${lease} s, and this one of ${own.lease} s`
-      log.warn(`worker ${name} of the same queue ${both}: the longer one holds for both, so give them the same`)
+      const both = `has a lease of ${lease} s, this one of ${own.lease} s`
+      log.warn(`worker ${name} of the same queue ${both}: the longer lease applies to both; use the same lease`)
     }
   }
 
@@ -231,6 +231,6 @@ const isOwn = ({ instance }: WorkerDescription, own: WorkerDescription): boolean
 const nameTaken = ({ name, host, pid }: WorkerDescription): CallboardError =>
   new CallboardError(
     "invalid-input",
-    `name: a live worker is called ${name} already (process ${pid} on ${host}); give this one another name, or none, and it gets one of its own`,
+    `name: a running worker is already named ${name} (process ${pid} on ${host}); choose another name, or none to generate one`,
     { field: "name" },
   )

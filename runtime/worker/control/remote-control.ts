@@ -105,7 +105,7 @@ const execute = (call: Command, { worker, actors, shutdown, log }: RemoteControl
     case "cancel-consumer":
       return worker.removeQueue(call.arguments.queue)
         ? value(call.command, worker.queues)
-        : { error: `queue: it does not listen to ${call.arguments.queue}` }
+        : { error: `queue: the worker does not consume ${call.arguments.queue}` }
     case "time-limit":
       return limited(worker, call.arguments)
     case "rate-limit":
@@ -115,7 +115,7 @@ const execute = (call: Command, { worker, actors, shutdown, log }: RemoteControl
     case "disable-events":
       return value(call.command, worker.events(false) ? "task events disabled" : "task events already disabled")
     case "shutdown":
-      log.info("told to stop by remote control")
+      log.info("stopped by remote control")
       // The answer is sent before the stop begins.
       setTimeout(shutdown, 0)
       return value(call.command, "stopping")
@@ -127,8 +127,8 @@ const resized = (worker: Worker, by: number): Outcome => {
   const wanted = concurrency + by
   if (!isHandlerCount(wanted)) {
     const [rule, max] =
-      by < 0 ? ["must keep one", concurrency - 1] : [`may have ${MAX_HANDLERS}`, MAX_HANDLERS - concurrency]
-    return { error: `count: it has ${concurrency} handler(s) and ${rule}: ${max} at most` }
+      by < 0 ? ["must keep one", concurrency - 1] : [`can have ${MAX_HANDLERS}`, MAX_HANDLERS - concurrency]
+    return { error: `count: the worker has ${concurrency} handler(s) and ${rule}: at most ${max}` }
   }
   worker.resize(wanted)
   return value(by < 0 ? "pool-shrink" : "pool-grow", { concurrency: wanted })

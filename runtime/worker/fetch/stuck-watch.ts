@@ -59,7 +59,7 @@ export class StuckWatch {
     else if (!subscription.isStuck) {
       subscription.setStuck(true)
       log.error(
-        `all ${buffer.stuck} handlers go on after their jobs were decided, so this worker takes no tasks: let them heed job.signal. The worker ends in ${Math.ceil(graceMs / 1_000)} s unless one of them stops`,
+        `all ${buffer.stuck} handlers keep running after their jobs have ended, so this worker takes no tasks: make them stop on job.signal. The worker exits in ${Math.ceil(graceMs / 1_000)} s unless one of them stops`,
       )
       onChange()
     } else if (now - this.#since >= graceMs) {

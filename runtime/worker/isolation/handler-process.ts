@@ -154,7 +154,7 @@ export class HandlerProcess {
   abort(reason: unknown, over: boolean): void {
     if (this.#activeRun === undefined) return
     const { name, message } =
-      reason instanceof Error ? reason : { name: "AbortError", message: "the run was ended from outside" }
+      reason instanceof Error ? reason : { name: "AbortError", message: "the run was terminated" }
     this.#send({ kind: "abort", run: this.#runs, reason: { name, message }, over })
   }
 
@@ -177,7 +177,7 @@ export class HandlerProcess {
       this.#begin.reject(processNotStarted("the worker stops"))
       this.#send({ kind: "stop" })
       this.#later(STOP_LIMIT_MS, () => {
-        this.#log.warn("a process of isolated handlers did not stop in time and is killed", { pid: this.pid })
+        this.#log.warn("a process of isolated handlers did not stop in time and was killed", { pid: this.pid })
         this.kill()
       })
     }
@@ -204,7 +204,7 @@ export class HandlerProcess {
         this.kill()
         return
       case "worn":
-        this.#log.warn("a resource broke: the next run gets a fresh process", { cause: received.error.message })
+        this.#log.warn("a resource failed: the next run gets a new process", { cause: received.error.message })
         if (this.#state === "ready") this.#state = "worn"
         if (this.#activeRun === undefined) void this.stop()
         return
@@ -213,7 +213,7 @@ export class HandlerProcess {
       case "fatal":
         this.#fatal = received.error
         // The run fails with this error too, if there is one, but its record keeps only the error's name.
-        this.#log.error("an error that nothing caught ends a process of isolated handlers", {
+        this.#log.error("an uncaught error ends a process of isolated handlers", {
           cause: received.error.traceback ?? `${received.error.name}: ${received.error.message}`,
         })
         return

@@ -156,7 +156,7 @@ export class IsolatedJob implements Job<unknown> {
         HANDLE.events.parse(options, id)
         throw new CallboardError(
           "unsupported",
-          "an isolated handler cannot follow events: wait for the outcome, or follow them where the handler is inline",
+          "an isolated handler cannot follow events: wait for the outcome, or follow them in a handler without isolation",
           { id },
         )
       },

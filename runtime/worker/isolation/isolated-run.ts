@@ -63,12 +63,12 @@ export class IsolatedRun {
     const request = this.#order
     const method = actor.methods.get(request.method)
     if (method === undefined) {
-      const message = `${actor.module} has an actor ${actor.name}, but without the method ${request.method}`
+      const message = `${actor.module} exports actor ${actor.name}, but without method ${request.method}`
       return this.#failed("final", { name: "NotRegistered", message, reason: "unknown-actor" })
     }
     const given = payloadOf(request.payload)
     if (given === undefined) {
-      const message = "the input cannot be taken to an isolated process"
+      const message = "the input cannot be sent to an isolated process"
       return this.#failed("final", { name: "InvalidInput", message, reason: "invalid-input" })
     }
     const input =
@@ -125,7 +125,7 @@ export class IsolatedRun {
     if (exit.value === undefined) return { kind: "succeeded", run: request.run }
     const value = JSON.stringify(exit.value)
     if (value.length <= MAX_PAYLOAD) return { kind: "succeeded", run: request.run, value }
-    const message = `the result has ${value.length} characters, and ${MAX_PAYLOAD} can leave an isolated process; store large results elsewhere and return where they are`
+    const message = `the result has ${value.length} characters; an isolated process can return at most ${MAX_PAYLOAD}. Store large results elsewhere and return their address`
     return this.#failed("final", { name: "ResultTooLarge", message, reason: "result-too-large" })
   }
 

@@ -254,7 +254,7 @@ export const checkIsolation = (actors: ReadonlyArray<ActorDefinition>): void => 
     const [method] = isolated(actor)
     if (method === undefined || actor.module !== undefined) continue
     throw new ActorStartFailed(
-      `actor ${actor.name}: method ${method} has isolation "process", and its file is not known: write ` +
+      `actor ${actor.name}: method ${method} has isolation "process", but its file is unknown: set ` +
         "`module: import.meta.url` in the actor's options, and export the actor from that file",
     )
   }

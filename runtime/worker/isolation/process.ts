@@ -143,7 +143,7 @@ function watchWorker(): Promise<void> {
     thread.unref()
     thread.once("message", () => resolve())
     thread.once("error", (cause) => {
-      const message = "nothing watches for the end of the worker while a handler blocks"
+      const message = "the end of the worker is not noticed while a handler blocks"
       send({ kind: "log", run: 0, level: "warn", message, fields: JSON.stringify({ cause: String(cause) }) })
       resolve()
     })

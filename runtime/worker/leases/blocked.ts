@@ -93,7 +93,7 @@ export class BlockWatch {
       await this.#announce(now)
     } catch (cause) {
       if (!this.#isSilent)
-        this.#options.log.debug("that this worker is blocked could not be told", { cause: String(cause) })
+        this.#options.log.debug("it could not be reported that this worker is blocked", { cause: String(cause) })
       this.#isSilent = true
     } finally {
       this.#busy = false
@@ -111,7 +111,7 @@ export class BlockWatch {
     if (this.#since !== undefined) return
     this.#since = Date.now() - Math.round(stillMs)
     const job = this.#run?.id ?? "unknown"
-    this.#options.log.warn("a handler blocks this worker: until it gives way nothing else runs here", { job })
+    this.#options.log.warn("a handler blocks this worker: nothing else runs here until it yields", { job })
   }
 
   async #announce(now: number): Promise<void> {
@@ -160,7 +160,7 @@ export class BlockWatch {
       for (const [{ token }] of due) this.#reportedAt.set(token, now)
       onReported(due.map(([{ token }]) => token))
     } catch (cause) {
-      log.debug("jobs of this worker, which is blocked, could not be told of as running", { cause: String(cause) })
+      log.debug("the running jobs of this blocked worker could not be reported", { cause: String(cause) })
     }
   }
 
@@ -261,9 +261,9 @@ export interface BlockedWorker {
 }
 
 const WHY = {
-  timeout: "a handler blocks this worker past its hard limit: the process ends, and its other jobs run elsewhere",
+  timeout: "a handler blocks this worker past its hard time limit: the process exits, and its other jobs run elsewhere",
   cancelled:
-    "a job was cancelled, and its handler blocks this worker: the process ends, and its other jobs run elsewhere",
+    "a job was cancelled, but its handler blocks this worker: the process exits, and its other jobs run elsewhere",
 }
 
 export const endBlocked = async (open: Promise<Transport>, blocked: BlockedWorker, log: Log): Promise<void> => {
@@ -322,7 +322,7 @@ const timedOut = async (transport: Transport, run: RunDetails, worker: string): 
   if (found === undefined || isTerminal(found.record.state)) return undefined
   const error: JobError = {
     name: "TimeLimitExceeded",
-    message: `it blocked its worker for longer than its hard limit of ${run.hardSeconds} s`,
+    message: `it blocked its worker past its hard time limit of ${run.hardSeconds} s`,
     reason: "timeout",
   }
   return lostJobFailure(begun(found.record, run, worker), error, {

@@ -136,7 +136,9 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   const giveUp = (why: string) => {
     if (stopped || gaveUp) return
     gaveUp = true
-    options.log.warn("leases are kept by the main thread: a handler that blocks it may lose its job", { cause: why })
+    options.log.warn("leases are extended by the main thread: a handler that blocks it may lose its job", {
+      cause: why,
+    })
     here ??= keepHere(options)
   }
   thread.on("message", (message: LeaseThreadMessage) => {
@@ -148,7 +150,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
     } else if (message.kind === "reported") options.onReported(message.tokens)
     else if (message.kind === "unblocked") {
       const { seconds, job = "unknown" } = message
-      options.log.warn("a handler blocked this worker: nothing else ran in it meanwhile", { job, seconds })
+      options.log.warn("a handler blocked this worker: nothing else ran during that time", { job, seconds })
     } else if (message.kind === "trouble") options.log.warn("leases could not be extended", { cause: message.message })
     else giveUp(message.message)
   })

@@ -1,6 +1,6 @@
 /**
  * The limits of a worker's methods: how often a method may start on this worker (`rate`), and how often and how many at
- * a time on all workers together, per tenant (`limit`). A task that may not start yet waits in the admission queue,
+ * a time across all workers, per tenant (`limit`). A task that may not start yet waits in the admission queue,
  * without a handler. When that is full, a task is given back to its broker queue with a delay, and the delivery does
  * not count as an attempt.
  */
@@ -354,7 +354,7 @@ export class Limiter {
       ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
       ...(rate === undefined ? [] : [spaced(rate)]),
     ]
-    const all = `${rules.join(" and ")} on all workers together`
+    const all = `${rules.join(" and ")} across all workers`
     if (tenant !== "")
       return { reason: "tenant-limit", detail: `${all} for ${isHidden ? HIDDEN : JSON.stringify(tenant)}` }
     return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }
@@ -442,7 +442,7 @@ export class Limiter {
         else if (!wasFresh) this.#options.onReady()
       } catch (cause) {
         this.#beatAt = Number.NEGATIVE_INFINITY
-        this.#options.log.debug("the entry that keeps the permits of this worker could not be renewed", {
+        this.#options.log.debug("the entry with the permits of this worker could not be renewed", {
           cause: String(cause),
         })
       }

@@ -79,7 +79,7 @@ export const tenantOf = (key: Key, input: unknown): string | { readonly problem:
     // A promise is no valid tenant; its rejection must not stay unhandled.
     if (isPromiseLike(tenant)) tenant.then(undefined, () => undefined)
     if (isTenant(tenant)) return tenant
-    const rule = isField ? `limit.key: the field ${key} must be` : "limit.key must give"
+    const rule = isField ? `limit.key: the field ${key} must be` : "limit.key must return"
     return { problem: `${rule} ${TENANT_RULE}, not ${kindOf(tenant)}` }
   } catch (thrown) {
     return { problem: `limit.key failed: ${jobError(thrown).message}` }

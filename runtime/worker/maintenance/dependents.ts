@@ -172,6 +172,6 @@ export class Dependents {
   }
 
   #leaveForLater(cause: unknown): void {
-    this.#log.debug("dependent jobs could not be released now and are tried again", { cause: String(cause) })
+    this.#log.debug("dependent jobs could not be released now; trying again", { cause: String(cause) })
   }
 }

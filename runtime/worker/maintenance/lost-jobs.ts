@@ -37,7 +37,7 @@ const GRACE_MS = 3 * HEARTBEAT_MS
 
 const ERROR: JobError = {
   name: "WorkerLost",
-  message: "its worker died while it ran, and it had left its queue: it does not run again by itself",
+  message: "its worker died while it ran, after it had left its queue: it does not run again automatically",
   reason: "worker-lost",
 }
 
@@ -130,7 +130,7 @@ export class LostJobs {
       return
     }
     // The list of its job stays, so that the next round tries again.
-    throw new TransportError("unavailable", `job ${id} changes too fast`)
+    throw new TransportError("unavailable", `job ${id} keeps changing`)
   }
 
   #failed(record: JobRecord, now: number): Pick<Decision, "record" | "post"> {

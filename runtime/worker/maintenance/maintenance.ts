@@ -66,14 +66,14 @@ export const maintain = (parts: MaintenanceParts): (() => void) => {
       const tell = reportUnreported(connection, (ended) =>
         external.report(ended, (tasks) => postMissing(connection, tasks)),
       )
-      await trying("submitters of ended tasks could not be told", tell)
+      await trying("the ends of tasks could not be reported to their submitters", tell)
     }
     const orphans = askTime().then((now) => republishOrphans(connection, now - ORPHANED_MS))
     await trying("lost tasks could not be posted again", orphans)
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))
-    await trying("dead workers could not be struck off the roster", peers.strikeOff())
-    await trying("journals of ended jobs could not be looked at", journals.round(connection))
-    await trying("jobs that wait for others could not be looked at", dependents.look())
+    await trying("dead workers could not be removed from the list", peers.strikeOff())
+    await trying("journals of ended jobs could not be checked", journals.round(connection))
+    await trying("jobs that wait for other jobs could not be checked", dependents.look())
     isRunning = false
   }
   const timer = setInterval(() => void round(), EVERY_MS)

@@ -73,7 +73,9 @@ export class DeliveryEnder {
   /** Handles an outcome that came too late, because another delivery or a cancellation has the job. */
   refused(active: ActiveDelivery, record: JobRecord | undefined): void {
     const { log, observers } = this.#options
-    log.debug("an outcome was refused: another delivery, or a cancellation, has the job", { job: active.id })
+    log.debug("an outcome was refused, because another delivery or a cancellation has taken over the job", {
+      job: active.id,
+    })
     observers.refused(active, record)
     if (record !== undefined) this.#noteRun(active, true)
   }
@@ -83,7 +85,7 @@ export class DeliveryEnder {
     const { jobs, log } = this.#options
     if (run === undefined || !called) return
     noteLateDecision(jobs, run, refused).catch((cause: unknown) =>
-      log.debug("the record of a cancelled job could not tell that it ran", {
+      log.debug("the record of a cancelled job could not be marked as having run", {
         job: run.posting.id,
         cause: String(cause),
       }),
@@ -92,7 +94,7 @@ export class DeliveryEnder {
 
   /** Logs an error of the worker itself. */
   fault(active: ActiveDelivery, cause: unknown): void {
-    this.#options.log.error("an internal error while a task was settled", {
+    this.#options.log.error("internal error while a task was settled", {
       job: active.id,
       cause: jobError(cause).message,
     })

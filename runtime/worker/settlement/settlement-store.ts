@@ -128,7 +128,7 @@ export class SettlementStore {
 
 const failedOf = (cause: unknown): SettleAnswer => ({ status: "failed", error: asTransportError(cause) })
 
-const NO_ANSWER = failedOf("the transport gave no answer")
+const NO_ANSWER = failedOf("the transport did not answer")
 
 const resultOf = (settlement: Settlement, { status }: SettleAnswer): SettleResult =>
   status === "superseded" ? status : settlement
@@ -150,7 +150,7 @@ const refusal = (error: TransportError): JobError =>
   error.reason === "too-large"
     ? {
         name: "ResultTooLarge",
-        message: `${error.message}; store large results elsewhere and return where they are`,
+        message: `${error.message}; store large results elsewhere and return their address`,
         reason: "result-too-large",
       }
     : error.reason === "internal"

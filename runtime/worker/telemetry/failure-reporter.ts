@@ -105,7 +105,7 @@ export class FailureReporter implements WorkerObserver {
 const MAX_NAME = 255
 
 const successLine = ({ name, worker, startedAt = 0, endedAt = 0, keepMs = -1 }: JobRecord): string => {
-  const kept = keepMs < 0 ? "for ever" : `for ${keepMs / 1_000} seconds`
+  const kept = keepMs < 0 ? "indefinitely" : `for ${keepMs / 1_000} seconds`
   const took = `${(endedAt - startedAt) / 1_000} s on ${worker}`
   return `${cut(name, MAX_NAME)} succeeded in ${took}; its result is kept ${kept}`
 }
@@ -127,7 +127,7 @@ const failureLine = (
 ): FailureLine => {
   const { error, dueAt } = record
   const due = dueAt === undefined ? "now" : `at ${new Date(dueAt).toISOString()}`
-  const next = hasSuccessor(record) ? `; it is tried again ${due}` : ""
+  const next = hasSuccessor(record) ? `; the next attempt starts ${due}` : ""
   return {
     message: `${cut(record.name, MAX_NAME)} failed: ${errorText(error, method?.redact)}${next}`,
     fields: {
@@ -143,7 +143,7 @@ const errorText = (error: JobError | undefined, redact: Redaction["redact"]): st
   error === undefined ? "Error" : `${error.name}: ${messageOf(error, redact)}`
 
 const argumentsOf = (message: Message, method: ErasedMethod | undefined, maxBody: number): string => {
-  if (method === undefined) return "(hidden: the method is not known here)"
+  if (method === undefined) return "(hidden: this worker does not know the method)"
   const redact = hideAll(method.redact, ownRedact(message))
   if (redact === true) return HIDDEN
   const body = decodeBody(message, { accepts: method.accepts ?? [], maxBytes: maxBody })

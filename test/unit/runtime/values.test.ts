@@ -109,7 +109,7 @@ const REFUSED: ReadonlyArray<readonly [name: string, given: unknown, why: string
   ["a WeakMap", new WeakMap(), "is a WeakMap"],
   ["an instance without anything of its own", new Closed(), "is a Closed"],
   ["text in an object", new String("ab"), "is a String"],
-  ["what holds itself", cyclic, "deep in one another"],
+  ["what holds itself", cyclic, "are nested more than"],
   ["a key __proto__", JSON.parse('{"a":[{"__proto__":1}]}'), "the key __proto__ is refused"],
   ["a constructor with a prototype", { constructor: { prototype: 1 } }, "the key constructor is refused"],
   ["what only looks like a typed value", { __type__: "date", __value__: "tomorrow" }, "__value__"],

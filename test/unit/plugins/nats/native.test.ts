@@ -315,8 +315,8 @@ describe("what makes no task is a dead letter with the reason, and the worker go
       [{ priority: "high" }, 'Header "priority" must be a number from 0 to 9, not NaN.'],
       [{ timelimit: "30" }, 'Header "timelimit" must be [hard, soft], not a number.'],
       [{ timelimit: "[30]" }, 'Header "timelimit" must be [hard, soft], not a list of 1.'],
-      [{ eta: "tomorrow" }, 'Header "eta" is no time'],
-      [{ expires: "60" }, 'Header "expires" is no time'],
+      [{ eta: "tomorrow" }, 'Header "eta" is not a time'],
+      [{ expires: "60" }, 'Header "expires" is not a time'],
       [{ callboard: "{" }, 'Header "callboard"'],
       [
         "NATS/1.0\r\ntask: native.echo\r\neta: 2020-01-01T00:00:00\r\neta: 2030-01-01T00:00:00\r\n\r\n",
@@ -353,7 +353,7 @@ describe("what makes no task is a dead letter with the reason, and the worker go
       [
         { "content-type": "application/x-python-serialize" },
         "\u0080\u0004K\u0001.",
-        "Pickle can run any code when it is read",
+        "Pickle can run arbitrary code when it is decoded",
       ],
       [{ "content-type": "image/png" }, "png", "image/png"],
       [

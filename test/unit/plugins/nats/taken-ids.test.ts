@@ -77,7 +77,7 @@ const states: Readonly<Record<string, () => Promise<JobHandle>>> = {
 /** Headers that are published under the id of a job, and how the dead letter begins. */
 const forms: Readonly<Record<string, readonly [(id: string) => Readonly<Record<string, string>>, string]>> = {
   "another task": [() => ({}), "duplicate-id: the job"],
-  "a value that it cannot have": [(id) => ({ eta: id }), 'invalid-task: Header "eta" is no time'],
+  "a value that it cannot have": [(id) => ({ eta: id }), 'invalid-task: Header "eta" is not a time'],
   "a second run": [() => ({ callboard: '{"run": 2}' }), "undecodable: callboard.run"],
   "a run far ahead": [() => ({ callboard: '{"run": 99}' }), "undecodable: callboard.run"],
   "a move": [() => ({ callboard: '{"hops": 3}' }), "undecodable: callboard.hops"],

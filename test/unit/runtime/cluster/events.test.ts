@@ -495,7 +495,7 @@ describe("what waits to be sent", () => {
     expect(events.at(-1)).toMatchObject({ at: 4_999, clock: 5_001 })
     expect(events.length).toBeLessThanOrEqual(1_001)
     const dropped = 5_001 - events.length
-    expect(lines).toEqual([["events were dropped: more happened than could be told", { count: dropped }]])
+    expect(lines).toEqual([["events were dropped: there were more than could be sent", { count: dropped }]])
   })
 
   test("goes in messages that a broker takes", async () => {

@@ -288,7 +288,7 @@ describe("other routes", () => {
   test.each([
     ["/v1/jobs?idEnds=1", "idEnds: must be eight hexadecimal characters"],
     ["/v1/jobs?error=%00", "error: must be a fingerprint: 1 to 64 letters, digits, - and _"],
-    ["/v1/events?types=a%20b", "types: must be types of events such as task-failed, or beginnings such as worker-*"],
+    ["/v1/events?types=a%20b", "types: must be types of events such as task-failed, or prefixes such as worker-*"],
   ])("%s says what is wanted, and not by which pattern", async (path, detail) => {
     expect((await running.ask("GET", path)).body.detail).toBe(detail)
   })

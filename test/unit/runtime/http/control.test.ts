@@ -106,7 +106,7 @@ test("a worker that cannot do it says so by the field", async () => {
   const { status, body } = await ask("POST", "/v1/control/pool-shrink", { body: { count: 4 } })
   expect({ status, body }).toEqual({
     status: 200,
-    body: { answers: [{ worker: "one", error: "count: it has 4 handler(s) and must keep one: 3 at most" }] },
+    body: { answers: [{ worker: "one", error: "count: the worker has 4 handler(s) and must keep one: at most 3" }] },
   })
 })
 

@@ -228,7 +228,7 @@ describe("a service", () => {
     expect(service.stderr).toBe("")
     const lines = readFileSync(file, "utf8")
     for (const logger of ["service", "worker", "http", "job"]) expect(lines).toContain(`"logger":"callboard.${logger}"`)
-    expect(lines).toMatch(/an error that nothing caught ends a process of isolated handlers.*boom/)
+    expect(lines).toMatch(/an uncaught error ends a process of isolated handlers.*boom/)
     for (const line of lines.trim().split("\n")) expect(JSON.parse(line).logger).toMatch(/^callboard\./)
   })
 
@@ -242,6 +242,6 @@ describe("a service", () => {
       .split("\n")
       .map((line) => JSON.parse(line))
     expect(lines.every((line) => "logger" in line.annotations)).toBe(true)
-    expect(lines.at(-1)?.message).toMatch(/a handler blocks this worker past its hard limit/)
+    expect(lines.at(-1)?.message).toMatch(/a handler blocks this worker past its hard time limit/)
   })
 })

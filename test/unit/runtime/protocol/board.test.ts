@@ -102,7 +102,7 @@ describe("the end of a claim", () => {
     [
       "by a number that no claim has had",
       end(held, "me", 1_020, 9),
-      "not-owner: job j has no claim 9: the last one is 1",
+      "not-owner: job j has no claim 9: the last claim is 1",
     ],
     ["that was taken over under the same name", end(second, "me", 1_210, 1), /^not-owner: .*claimed again by "me"/],
     ["with its number", end(second, "me", 1_210, 2), "yes"],

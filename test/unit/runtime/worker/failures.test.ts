@@ -100,7 +100,7 @@ describe("the line of a failure", () => {
     const { message, fields } = await first()
     expect(message).toMatch(/^stranger\.call failed: NotRegistered: /)
     expect(fields).toMatchObject({ task: "stranger", method: "call" })
-    expect(fields["arguments"]).toBe("(hidden: the method is not known here)")
+    expect(fields["arguments"]).toBe("(hidden: this worker does not know the method)")
   })
 
   test("is that of an isolated method as well", async () => {
@@ -118,7 +118,7 @@ describe("the line of a failure", () => {
     await eventually(() => failures().length === 2, { message: "both lines" })
     expect(failures().map(({ fields }) => fields["attempt"])).toEqual([1, 2])
     expect(failures().map(({ message }) => message)).toEqual([
-      expect.stringMatching(/^failing\.twice failed: Error: twice; it is tried again at \d{4}-/),
+      expect.stringMatching(/^failing\.twice failed: Error: twice; the next attempt starts at \d{4}-/),
       "failing.twice failed: Error: twice",
     ])
   })

@@ -197,7 +197,7 @@ describe("onStopped", () => {
       }),
     )
     expect(await run.client.submit("outer").then((job) => job.result(WAIT))).toBe("cancelled")
-    expect(logged(run.logs, "onStopped has not ended within 0.05 s")).toBeDefined()
+    expect(logged(run.logs, "onStopped did not end within 0.05 s")).toBeDefined()
     expect(ran).toEqual(kind === "Effect" ? ["interrupted"] : [])
   })
 })

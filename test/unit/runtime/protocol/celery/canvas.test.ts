@@ -164,7 +164,7 @@ describe("what a task carries", () => {
     [
       "a chain that begins with a group",
       { ...none, callbacks: [chain(group([a, b]), c)] },
-      /begins with a group is a chord/,
+      /starts with a group is a chord/,
     ],
     ["a chain with a group in it", { ...none, callbacks: [chain(a, group([b, c]))] }, /a group in it/],
     ["a group of too many", { ...none, callbacks: [group(Array(1_001).fill(a))] }, /at most 1000 tasks, not 1001/],

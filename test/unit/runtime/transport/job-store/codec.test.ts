@@ -24,7 +24,7 @@ test.each([
   [
     '{"v":1,"id":"j"}',
     "unsupported",
-    "a stored record has version 1, and this Callboard reads version 2: install one that reads it, or use another namespace",
+    "a stored record has version 1, but this Callboard reads version 2: install a version that reads it, or use another namespace",
   ],
   ['{"v":3,"id":"j"}', "unsupported", "version 3"],
   ['{"id":"j","state":"queued","timeline":[]}', "internal", "names no version"],

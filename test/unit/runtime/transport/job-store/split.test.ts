@@ -304,8 +304,10 @@ test("a transport of queues alone is refused without records, and with records o
   }
   const transports = { queues }
   const connecting = (target: string) => connectTransport(target, { transports })
-  await expect(connecting("queues://a")).rejects.toThrow("it keeps no records; name a transport that does: ?records=")
-  await expect(connecting("queues://a?records=nowhere")).rejects.toThrow('records: "nowhere" is no URL')
+  await expect(connecting("queues://a")).rejects.toThrow(
+    "it does not store records; add a transport that does: ?records=",
+  )
+  await expect(connecting("queues://a?records=nowhere")).rejects.toThrow('records: "nowhere" is not a URL')
   await expect(connecting("queues://a?records=queues://b")).rejects.toThrow("keeps no records")
   for (const option of ["ns=there", "lease=5"]) {
     const records = encodeURIComponent(`memory://records?${option}`)

@@ -196,7 +196,7 @@ describe("a name", () => {
     const script = fileURLToPath(new URL("name-taken.ts", import.meta.url))
     await using both = spawnScript(script, [`sqlite:${folder.path}/board.db`])
     expect(await both.exited).toMatchObject({ code: 0 })
-    expect(both.output).toContain("a live worker is called same already")
+    expect(both.output).toContain("a running worker is already named same")
   })
 
   test("that a live worker has is not overwritten when the store fails while it is claimed", async () => {
