@@ -35,7 +35,7 @@ const isLanguage = (tag: string): boolean => {
 
 const Pattern = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(1_000))
 
-const Language = Schema.String.annotate({ description: "Decides what a word and a sentence is: en, pt-BR" }).check(
+const Language = Schema.String.annotate({ description: "The language for words and sentences, such as en or pt-BR" }).check(
   Schema.makeFilter(isLanguage, { message: "must be a language tag such as en or pt-BR" }),
 )
 

@@ -120,7 +120,7 @@ export const webhookActor = (options: WebhookOptions = {}) =>
         },
       },
       notify: {
-        description: "Tells an endpoint how the job ended that it is a callback or an errback of",
+        description: "Notifies an endpoint how a job ended; use it as a callback or an errback",
         input: NotifyInput,
         output: Sent,
         ...DELIVERY,
@@ -228,7 +228,7 @@ export interface EndedJob {
 const endedParent = async (job: Job): Promise<EndedJob> => {
   const { parentId } = job
   if (parentId === undefined) {
-    throw new NoEndedJob("it follows no job; make it a callback or an errback of the job to tell of, or say parentId")
+    throw new NoEndedJob("it follows no job; make it a callback or an errback of the job to report, or set parentId")
   }
   const parent = await job.parent()
   if (parent === undefined) {

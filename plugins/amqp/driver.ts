@@ -236,7 +236,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
   protected async commitChecked({ worker }: AmqpLink, commits: ReadonlyArray<contract.Commit>) {
     return answerEach(commits, ({ id, task }): contract.Committed => {
       if (task === undefined || task.kind === "withdraw")
-        throw new TransportError("invalid", `${id}: no end of a delivery`)
+        throw new TransportError("invalid", `${id}: not the end of a delivery`)
       const found = this.#held.get(task.token)
       if (found === undefined) return { status: "committed", revision: "", gone: true }
       this.#held.delete(task.token)

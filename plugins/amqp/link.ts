@@ -60,7 +60,7 @@ const isLost = (error: unknown): boolean =>
 export const explain = (error: unknown): TransportError => {
   // The library's error does not hold the server's reason.
   if (error instanceof Error && /ConnectionOpenOk.*ConnectionClose/.test(error.message)) {
-    const why = "amqp: the virtual host in the path of the URL does not exist, or this user may not enter it"
+    const why = "amqp: the virtual host in the path of the URL does not exist, or this user is not allowed to access it"
     return new TransportError("unauthorized", why, { cause: error })
   }
   // When the handshake was refused, only the text contains the code.
@@ -111,7 +111,7 @@ export const openLink = async (
   let blocked: TransportError | undefined
   const listeners = new Set<(why: TransportError) => void>()
   model.on("blocked", (reason) => {
-    blocked = new TransportError("unavailable", `amqp: the server takes nothing in: ${reason}`)
+    blocked = new TransportError("unavailable", `amqp: the server accepts no messages: ${reason}`)
     for (const listener of listeners) listener(blocked)
   })
   model.on("unblocked", () => {

@@ -37,10 +37,10 @@ export const settingsOf = (
 ): AmqpSettings => {
   checkUrlOptions(url, ["records", "queue-type", "max-priority"])
   const type = url.searchParams.get("queue-type") ?? "classic"
-  if (type !== "classic" && type !== "quorum") throw invalid(`queue-type is classic or quorum, not ${type}`)
+  if (type !== "classic" && type !== "quorum") throw invalid(`queue-type must be classic or quorum, not ${type}`)
   const given = url.searchParams.get("max-priority") ?? "0"
   const maxPriority = Number(given)
-  if (!/^\d{1,3}$/.test(given) || maxPriority > 255) throw invalid(`max-priority is 0 to 255, not ${given}`)
+  if (!/^\d{1,3}$/.test(given) || maxPriority > 255) throw invalid(`max-priority must be 0 to 255, not ${given}`)
   if (type === "quorum" && maxPriority > 0) throw invalid("quorum queues have no priorities: leave out max-priority")
   const isPlain = url.username === "" && url.password === ""
   return {

@@ -69,7 +69,7 @@ export const openDriver = async (link: NatsLink, asked: StreamOptions, options: 
     const clock = new ServerClock(async () => {
       const time = Date.parse(textAt(await link.api(`STREAM.INFO.${names.queueStream}`), "ts"))
       if (Number.isFinite(time)) return time
-      throw new TransportError("internal", "the server does not say what time it is: use nats-server 2.12 or later")
+      throw new TransportError("internal", "the server does not report its time: use nats-server 2.12 or later")
     })
     // One question: while a cluster elects its leaders each answer may take seconds.
     await clock.measure(1)

@@ -18,8 +18,10 @@ export { capabilitiesOf }
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 
 const checkNatsOptions = ({ namespace, lease }: ConnectOptions): void => {
-  if (!NAMESPACE.test(namespace)) throw new TransportError("invalid", "a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
-  if (!(lease >= 1_000)) throw new TransportError("invalid", `a lease is at least 1,000 milliseconds, not ${lease}`)
+  if (!NAMESPACE.test(namespace))
+    throw new TransportError("invalid", "a namespace must be 1 to 64 characters of A-Z a-z 0-9 _ -")
+  if (!(lease >= 1_000))
+    throw new TransportError("invalid", `a lease must be at least 1,000 milliseconds, not ${lease}`)
 }
 
 /** Connects, and builds the driver, both within the timeout. */

@@ -86,7 +86,7 @@ export class NatsStore implements Store {
       const revisions = new Map(steps.map(({ operation: { key } }, at) => [key, String(first + at)]))
       return operations.map(({ key, value }) => (value ? (revisions.get(key) ?? "") : ""))
     }
-    throw new TransportError("unavailable", "too many write the same keys at the same time")
+    throw new TransportError("unavailable", "too many concurrent writes to the same keys")
   }
 
   async list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): Promise<ReadonlyArray<Entry>> {
@@ -151,7 +151,8 @@ export class NatsStore implements Store {
 
   #check({ key, value, ttl }: StoreOperation): void {
     checkKey(key)
-    if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
+    if (ttl !== undefined && !(ttl >= 1_000))
+      throw new TransportError("invalid", "a time to live must be at least 1,000")
     const { maxValue } = this.#parts
     if (value && value.length > maxValue) {
       throw new TransportError("too-large", `${key}: ${value.length} bytes, ${maxValue} are allowed`)
@@ -327,7 +328,7 @@ const parse = (text: string): unknown => {
 const checkKey = (key: string): void => {
   const bytes = Buffer.byteLength(key)
   if (bytes >= 1 && bytes <= MAX_KEY_BYTES && key.isWellFormed()) return
-  throw new TransportError("invalid", `a key has 1 to ${MAX_KEY_BYTES} bytes of UTF-8, not ${bytes}`)
+  throw new TransportError("invalid", `a key must have 1 to ${MAX_KEY_BYTES} bytes of UTF-8, not ${bytes}`)
 }
 
 /**

@@ -220,6 +220,9 @@ export const prepare = async ({ ask }: PostgresLink, schema: string): Promise<vo
   await ask("COMMIT")
   const [found] = await ask<{ version: number }>("SELECT version FROM meta")
   if (found?.version === VERSION) return
-  const other = `schema "${schema}" has version ${found?.version}, and this Callboard knows version ${VERSION}`
-  throw new TransportError("unsupported", `postgres: ${other}: install one that knows it, or use another namespace`)
+  const other = `schema "${schema}" has version ${found?.version}, but this Callboard supports version ${VERSION}`
+  throw new TransportError(
+    "unsupported",
+    `postgres: ${other}: install a version that supports it, or use another namespace`,
+  )
 }

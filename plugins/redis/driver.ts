@@ -441,7 +441,7 @@ const durabilityOf = async (link: RedisLink): Promise<contract.Capabilities["dur
   }
   const settings = pairsOf(found)
   if (settings.get("maxmemory") !== "0" && settings.get("maxmemory-policy")?.startsWith("allkeys")) {
-    const what = `maxmemory-policy ${settings.get("maxmemory-policy")} removes tasks when the memory is full`
+    const what = `maxmemory-policy ${settings.get("maxmemory-policy")} deletes tasks when the memory is full`
     throw new TransportError("unsupported", `redis: ${what}: set it to noeviction`)
   }
   if (settings.get("appendonly") !== "yes") return "process"

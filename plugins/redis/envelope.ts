@@ -62,7 +62,7 @@ export const envelopeOf = (message: Message, exchange: string, routingKey: strin
  */
 export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
   const undecodable = (why: string): Undecodable => ({
-    undecodable: `no envelope of kombu: ${why}`,
+    undecodable: `not a kombu envelope: ${why}`,
     raw: new Uint8Array(bytes),
   })
   let envelope: unknown
@@ -77,7 +77,7 @@ export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
   const [headers, encoding] = [envelope["headers"] ?? {}, envelope["content-encoding"] ?? "utf-8"]
   if (!isMap(headers)) return undecodable("its headers are not a map")
   if (!isMap(properties)) return undecodable("its properties are not a map")
-  if (typeof type !== "string" || typeof encoding !== "string") return undecodable("it names no content type")
+  if (typeof type !== "string" || typeof encoding !== "string") return undecodable("it has no content type")
   if (typeof body !== "string") return undecodable("its body is not text")
   const { delivery_tag: _tag, delivery_info, body_encoding, priority, correlation_id, reply_to, ...rest } = properties
   const { [OWN_PRIORITY]: own = typeof priority === "number" ? HIGHEST - priority : undefined, ...others } = rest

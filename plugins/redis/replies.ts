@@ -19,7 +19,7 @@ export class Arguments {
   posting(posting: contract.Posting): object {
     const { id, key, queue, level, due, expires, index } = posting
     if (RESERVED.test(queue) || queue.includes(SEPARATOR))
-      throw new TransportError("invalid", `${id}: ${queue} is a key that kombu or Callboard uses`)
+      throw new TransportError("invalid", `${id}: ${queue} is reserved by kombu or Callboard`)
     const { tag, text } = envelopeOf(posting.message, "", queue, level)
     const times = { ...(due === undefined ? {} : { due }), ...(expires === undefined ? {} : { expires }) }
     return { id, key, queue, level, tag, env: this.put(text), index: indexText(index), ...times }

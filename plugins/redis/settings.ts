@@ -46,7 +46,7 @@ const tlsOf = (url: URL) => {
   const [ca, cert, key] = ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"].map((option) => fileOf(url, option))
   const needs = (url.searchParams.get("ssl_cert_reqs") ?? "required").toLowerCase().replace("cert_", "")
   if (!["required", "optional", "none"].includes(needs)) {
-    throw invalid(`ssl_cert_reqs is required, optional or none, not ${JSON.stringify(needs)}`)
+    throw invalid(`ssl_cert_reqs must be required, optional or none, not ${JSON.stringify(needs)}`)
   }
   const isNameChecked = !/^(false|no|0)$/i.test(url.searchParams.get("ssl_check_hostname") ?? "")
   return {
@@ -71,10 +71,10 @@ export const settingsOf = (
   const numbered = option("virtual_host") ?? (isSocket ? "0" : path.slice(1) || "0")
   const database = Number(numbered.replace(/^\//, ""))
   if (!Number.isInteger(database) || database < 0) {
-    throw invalid(`the database is a number, not ${JSON.stringify(numbered)}: redis://host:6379/0`)
+    throw invalid(`the database must be a number, not ${JSON.stringify(numbered)}: redis://host:6379/0`)
   }
   const seconds = Number(option("visibility_timeout") ?? 3_600)
-  if (!(seconds >= 1)) throw invalid("visibility_timeout is a number of seconds, at least 1")
+  if (!(seconds >= 1)) throw invalid("visibility_timeout must be a number of seconds, at least 1")
   const shared = { connectTimeout: timeout, reconnectStrategy: false as const }
   const socket = isSocket
     ? { ...shared, path, tls: false as const }

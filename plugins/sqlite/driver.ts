@@ -258,7 +258,7 @@ const ignore = (): void => undefined
 const goneError = ({ label, owned }: Database): TransportError =>
   new TransportError(
     "unavailable",
-    `${label} was removed or replaced while it was open, and what it held is lost${owned ? "" : ": open the file that is there now, and start again with it"}`,
+    `${label} was removed or replaced while it was open, and its content is lost${owned ? "" : ": open the new file and start again"}`,
   )
 
 const checkTopic = (topic: string): void => {

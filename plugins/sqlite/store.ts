@@ -70,7 +70,8 @@ export class StoreTable {
   /** Checks an operation before the write lock is taken. Fails with `invalid` or `too-large`. */
   prepare(operation: StoreOperation): PreparedOperation {
     const { key, value, ttl } = operation
-    if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
+    if (ttl !== undefined && !(ttl >= 1_000))
+      throw new TransportError("invalid", "a time to live must be at least 1,000")
     if (value && value.length > MAX_RECORD) {
       throw new TransportError("too-large", `${key}: ${value.length} bytes, ${MAX_RECORD} are allowed`)
     }
@@ -138,7 +139,7 @@ export const keyFromBytes = (bytes: Uint8Array): string => bomDecoder.decode(byt
 export const checkKey = (key: string): Uint8Array => {
   const bytes = encoder.encode(key)
   if (bytes.length >= 1 && bytes.length <= MAX_BYTES && key.isWellFormed()) return bytes
-  throw new TransportError("invalid", `a key is 1 to ${MAX_BYTES} bytes of UTF-8, not ${bytes.length}`)
+  throw new TransportError("invalid", `a key must be 1 to ${MAX_BYTES} bytes of UTF-8, not ${bytes.length}`)
 }
 
 /** The first bytes after everything that starts with `prefix`. */

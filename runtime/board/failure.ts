@@ -19,7 +19,7 @@ export const missing = (id: string): never => {
 }
 
 export const neverPosted = (id: string): never => {
-  const message = `${JSON.stringify(id.slice(0, 60))} is no id of a job of a board: give the one that posting has answered with`
+  const message = `${JSON.stringify(id.slice(0, 60))} is not the id of a job of a board: use the id that posting returned`
   throw new CallboardError("not-found", message, { id })
 }
 

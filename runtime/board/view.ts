@@ -61,7 +61,7 @@ export const BoardTrash = Schema.Struct({ jobs: Schema.Array(BoardJobView), next
 export const BoardCount = Schema.Struct({ count: Schema.Int }).annotate({ identifier: "BoardCount" })
 export const BoardComplete = Schema.Struct({ complete: Schema.Boolean }).annotate({ identifier: "BoardComplete" })
 export const BoardExtended = Schema.Struct({
-  extended: Schema.Boolean.annotate({ description: "False where no claim holds" }),
+  extended: Schema.Boolean.annotate({ description: "False if no claim is valid" }),
 }).annotate({ identifier: "BoardExtended" })
 export const BoardEntities = Schema.Struct({ entities: Schema.Array(EntityRequest) }).annotate({
   identifier: "BoardEntities",

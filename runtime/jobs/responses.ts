@@ -165,7 +165,7 @@ const summary = {
   sender: Schema.optionalKey(
     Schema.String.annotate({
       description:
-        "Name of the client that submitted it; if there is none, a single job whose task is kept is read, its process",
+        "Name of the client that submitted it; without one, and if a single job is read and its task is kept, the process that submitted it",
     }),
   ),
   meta: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown)),

@@ -128,7 +128,7 @@ describe("what is refused has the message that it has in code, and an exit code"
     [["extend", "b3", unknown, "5m"], 1, /job .* is not on the board/],
     [["restore", "b3", unknown], 1, /job .* is not in the trash of board b3/],
     [["show", "b3", "x"], 1, /job x is not on the board/],
-    [["wait", "b3", "nope"], 1, /"nope" is no id of a job of a board/],
+    [["wait", "b3", "nope"], 1, /"nope" is not the id of a job of a board/],
     [["wait", "b3", "--timeout", "0.1"], 3, /there is no job on board b3: waited 0.1 s/],
     [["list", "b3", "--cursor", "x"], 2, /cursor: does not belong to this list; omit it to start over/],
   ] as const)("%j", async (args, exitCode, message) => {

@@ -41,8 +41,8 @@ test("S195 arguments: text, JSON, by name, from a file", { timeout: 60_000 }, as
 })
 
 test.each([
-  [["math.echo", "--arg", ":{"], /--arg :\{ is not JSON/],
-  [["math.echo", "--arg", "x:=nope"], /--arg x is not JSON/],
+  [["math.echo", "--arg", ":{"], /--arg :\{ is not valid JSON/],
+  [["math.echo", "--arg", "x:=nope"], /--arg x is not valid JSON/],
   [["math.echo", "--arg", "x=1", "--arg", "x=2"], /--arg x: is given twice/],
   [["math.echo", "--arg", "@nowhere.txt"], /nowhere\.txt cannot be read/],
   [["math.echo", "5", "--arg", "5"], /cannot be combined with an input/],

@@ -17,7 +17,7 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["jobs --limit 0", /--limit 0: must be a whole number from 1 to 1000/],
     ["jobs extra", /too many arguments/],
     ["submit", /missing required argument 'task'/],
-    ["submit works.echo {", /the input is not JSON that can be read: /],
+    ["submit works.echo {", /the input is not valid JSON: /],
     ["submit works.echo hello", /quote a text: '"hello"'/],
     ["submit works.echo @none.json", /none\.json cannot be read/],
     ["submit works.echo --wait soon", /--wait: "soon" is not a duration/],

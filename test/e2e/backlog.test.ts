@@ -44,7 +44,7 @@ test("a backlog at its bound is refused, and can be purged, cancelled and worked
     code: "transport-unavailable",
     details: { outcome: "none" },
     message: expect.stringMatching(
-      /the queues hold \d+ bytes of tasks, and \?maxBacklog allows 8000000: .*purge a queue/,
+      /the queues hold \d+ bytes of tasks, but \?maxBacklog allows 8000000: .*purge a queue/,
     ),
   })
   expect(first.ids.length).toBeGreaterThan(20)

@@ -36,8 +36,8 @@ interface BoardKind {
 
 const onDisks: ReadonlyArray<BoardKind> = diskKinds().map(({ name, make }) => ({
   name: `on sqlite, on a disk ${name}`,
-  refusal: /board\.db: the disk (is full: make room|reports an error: check)/,
-  reason: /board\.db: the disk (is full: make room|reports an error: check)/,
+  refusal: /board\.db: the disk (is full: free some space|reports an error: check)/,
+  reason: /board\.db: the disk (is full: free some space|reports an error: check)/,
   open: async () => {
     const disk = await make()
     return { ...disk, url: `sqlite:${disk.folder}/board.db?lease=${LEASE}` }
@@ -77,7 +77,7 @@ const onNats: BoardKind = {
 const onStuckNats: BoardKind = {
   name: "on a nats-server that cannot write",
   refusal: /the transport did not answer in time/,
-  reason: /stores nothing now.*its log says why.*must be restarted/,
+  reason: /stores nothing now.*see its log.*must be restarted/,
   open: async () => {
     const server = await startNats()
     return {

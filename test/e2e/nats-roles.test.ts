@@ -64,7 +64,7 @@ describe("the roles of the account file", () => {
       expect(await refusal(connect(urlOf(role)))).toMatchObject({
         reason: "unauthorized",
         message: expect.stringMatching(
-          /the stream callboard_\w+ does not exist.*callboard doctor.*\$JS\.API\.STREAM\.CREATE\.callboard_/,
+          /stream callboard_\w+ does not exist.*callboard doctor.*\$JS\.API\.STREAM\.CREATE\.callboard_/,
         ),
       })
     }

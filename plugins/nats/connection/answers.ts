@@ -86,14 +86,14 @@ export const fromApiError = ({ code, err_code, description }: ApiError, what: st
 }
 
 const ROOM_ADVICE =
-  "The nats-server has no room left: make room on its disk, remove what is not needed, or raise its limits; nothing that was accepted is lost"
+  "The nats-server has no space left: free space on its disk, delete data, or raise its limits; no accepted task is lost"
 
 export const JETSTREAM_ADVICE =
   "Start nats-server with JetStream: `nats-server -js`, or a `jetstream {}` block in its configuration; with accounts, JetStream must be enabled for the account as well."
 
 /** The subject has no subscriber: nothing was stored. */
 export const noResponders = (what: string): TransportError =>
-  new TransportError("unavailable", `${what}: it has no subscriber now`)
+  new TransportError("unavailable", `${what}: there is no subscriber now`)
 
 export const timedOut = (what: string, ms: number): TransportError =>
   new TransportError("unavailable", `${what}: no answer within ${ms} ms`, { outcome: "unknown" })
@@ -102,7 +102,7 @@ export const timedOut = (what: string, ms: number): TransportError =>
 export const notAllowed = (operation: "publish" | "subscribe", subject: string): TransportError =>
   new TransportError(
     "unauthorized",
-    `the nats-server does not allow this user to ${operation} to ${subject}: add that to the permissions of the user, or connect as a user that may`,
+    `the nats-server does not allow this user to ${operation} to ${subject}: add that permission to the user, or connect as a user that has it`,
   )
 
 export const closed = (): TransportError => new TransportError("closed", "this transport was closed")

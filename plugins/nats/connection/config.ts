@@ -109,7 +109,7 @@ const flag = (options: ReadonlyMap<Option, string>, name: Option): boolean => {
   const value = options.get(name)
   if (value === undefined || value === "false" || value === "0") return false
   if (value === "" || value === "true" || value === "1") return true
-  throw invalid(`nats: ${name} is true or false`)
+  throw invalid(`nats: ${name} must be true or false`)
 }
 
 const wholeNumber = (
@@ -122,7 +122,7 @@ const wholeNumber = (
   if (value === undefined) return undefined
   const number = Number(value)
   if (/^\d{1,3}$/.test(value) && number >= low && number <= high) return number
-  throw invalid(`nats: ${name} is a whole number from ${low} to ${high}`)
+  throw invalid(`nats: ${name} must be a whole number from ${low} to ${high}`)
 }
 
 const UNITS: Readonly<Record<string, number>> = { "": 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 }
@@ -133,7 +133,7 @@ const size = (options: ReadonlyMap<Option, string>, name: Option): number | unde
   const [, digits, unit = ""] = /^(\d{1,15})([kmgt]b)?$/i.exec(value) ?? []
   const bytes = Number(digits) * (UNITS[unit.toLowerCase()] ?? 1)
   if (bytes >= 1e6 && Number.isSafeInteger(bytes)) return bytes
-  throw invalid(`nats: ${name} is a size of at least 1MB, such as 500MB or 8GB`)
+  throw invalid(`nats: ${name} must be a size of at least 1MB, such as 500MB or 8GB`)
 }
 
 const streamOptionsOf = (options: ReadonlyMap<Option, string>): StreamOptions => {
@@ -143,8 +143,8 @@ const streamOptionsOf = (options: ReadonlyMap<Option, string>): StreamOptions =>
   const storage = options.get("storage")
   const domain = options.get("domain")
   if (storage !== undefined && storage !== "file" && storage !== "memory")
-    throw invalid("nats: storage is file or memory")
-  if (domain !== undefined && !/^[A-Za-z0-9_-]+$/.test(domain)) throw invalid("nats: domain is a word")
+    throw invalid("nats: storage must be file or memory")
+  if (domain !== undefined && !/^[A-Za-z0-9_-]+$/.test(domain)) throw invalid("nats: domain must be a single word")
   return {
     allowOldServer: flag(options, "allowOldServer"),
     ...compact({ replicas, bands, maxBacklog, storage, domain }),
@@ -156,7 +156,7 @@ const serversOf = (url: URL, options: ReadonlyMap<Option, string>): ReadonlyArra
   const named = url.hostname === "" ? [] : url.hostname.split(",").map((host) => `${host}:${url.port || "4222"}`)
   const servers = [...named, ...more.map((server) => (/:\d+$/.test(server) ? server : `${server}:4222`))]
   for (const server of servers) {
-    if (server.includes("@")) throw invalid("nats: servers: name user and password once, before the first server")
+    if (server.includes("@")) throw invalid("nats: servers: write user and password once, before the first server")
     if (!/^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/.test(server)) throw invalid(`nats: not a server: "${server}"`)
   }
   return servers.length > 0 ? servers : ["127.0.0.1:4222"]
@@ -193,7 +193,7 @@ const signing = (option: Option, what: string, authenticator: Authenticator): Au
     return authenticator
   } catch {
     // What the client throws may show a part of the file.
-    throw invalid(`nats: the file of ${option} does not hold ${what}`)
+    throw invalid(`nats: the file of ${option} does not contain ${what}`)
   }
 }
 
@@ -205,7 +205,7 @@ const tlsOf = (url: URL, options: ReadonlyMap<Option, string>): TlsOptions | und
   const cert = textIn(fileOf(options, "tlsCert"))
   const key = textIn(fileOf(options, "tlsKey"))
   const first = flag(options, "tlsFirst")
-  if ((cert === undefined) !== (key === undefined)) throw invalid("nats: tlsCert and tlsKey belong together")
+  if ((cert === undefined) !== (key === undefined)) throw invalid("nats: tlsCert and tlsKey must be set together")
   if (url.protocol !== "tls:" && ca === undefined && cert === undefined && !first) return undefined
   return {
     ...compact({ ca }),

@@ -26,7 +26,7 @@ export const openLink = async (config: Config, options: ConnectOptions): Promise
 
 /** Uses a connection of the application, which is never closed here. */
 export const adoptLink = async (connection: NatsConnection): Promise<NatsLink> => {
-  if (connection.isClosed()) throw new TransportError("closed", "the connection that was given is closed")
+  if (connection.isClosed()) throw new TransportError("closed", "the given connection is closed")
   return checked(new NatsLink({ connection, owned: false }), false)
 }
 
@@ -51,7 +51,7 @@ const connectOnce = async (config: Config, options: ConnectOptions): Promise<Nat
     if (isCertificateError(error))
       throw new TransportError(
         "unauthorized",
-        `${what}: the certificate of the server is not accepted (${errorText(error)}): name the authority that has signed it with ?tlsCa=FILE, and the server as the certificate does`,
+        `${what}: the certificate of the server is not accepted (${errorText(error)}): set the authority that signed it with ?tlsCa=FILE, and use the host name of the certificate`,
       )
     const classified = fromClientError(error, what)
     if (config.tls !== undefined && error instanceof NatsError && error.code === ErrorCode.Timeout)
@@ -131,7 +131,7 @@ const checkServer = async (link: NatsLink, allowOldServer: boolean): Promise<voi
       if (link.isClustered)
         throw new TransportError(
           "unavailable",
-          `this nats-server has no JetStream now: it may be starting, or cut off from its cluster. If it stays so: ${JETSTREAM_ADVICE}`,
+          `this nats-server has no JetStream now: it may be starting, or cut off from its cluster. If this lasts: ${JETSTREAM_ADVICE}`,
         )
       throw new TransportError("unsupported", `this nats-server has no JetStream. ${JETSTREAM_ADVICE}`)
     }
@@ -203,11 +203,12 @@ const canSchedule = ([major, minor]: Version): boolean => major > 2 || (major ==
 /** Fails with `unsupported` when the server is too old, saying what to do. */
 export const checkVersion = (text: string, allowOld: boolean): void => {
   const version = parse(text)
-  if (version === undefined) throw new TransportError("unsupported", `the server does not say its version ("${text}")`)
+  if (version === undefined)
+    throw new TransportError("unsupported", `the server does not report its version ("${text}")`)
   if (isSafe(version) || (allowOld && canSchedule(version))) return
   const wanted = "nats-server 2.15 or later, 2.14.5 or later, or 2.12.15 or later"
   const way = canSchedule(version)
-    ? `Upgrade it, or connect with ?allowOldServer to accept faults that can lose tasks.`
-    : `Upgrade it: before 2.12 it cannot keep due times.`
-  throw new TransportError("unsupported", `this nats-server is ${text}; needed is ${wanted}. ${way}`)
+    ? `Upgrade it, or connect with ?allowOldServer to accept bugs that can lose tasks.`
+    : `Upgrade it: versions before 2.12 cannot store due times.`
+  throw new TransportError("unsupported", `this nats-server is ${text}; Callboard requires ${wanted}. ${way}`)
 }

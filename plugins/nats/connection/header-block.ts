@@ -78,7 +78,7 @@ export const readHeaders = (block: Uint8Array): ReadonlyMap<string, ReadonlyArra
     const colon = line.indexOf(":")
     const name = line.slice(0, Math.max(colon, 0))
     if (!NAME.test(name)) return `a header has no name: ${JSON.stringify(line.slice(0, 40))}`
-    if (CONTROL.test(line)) return `the header ${JSON.stringify(name)} holds control characters`
+    if (CONTROL.test(line)) return `the header ${JSON.stringify(name)} contains control characters`
     const values = headers.get(name)
     if (values === undefined) headers.set(name, [line.slice(colon + 1).trim()])
     else values.push(line.slice(colon + 1).trim())

@@ -83,7 +83,7 @@ export const readNative = (
   }
   if (headers.get("id") !== id) return refused('its header "id" is not the id in its subject')
   const counted = historyIn(headers)
-  if (counted !== undefined) return refused(`its header ${counted} is written by Callboard alone: leave it out`)
+  if (counted !== undefined) return refused(`its header ${counted} is reserved for Callboard: leave it out`)
   const {
     content_type = "application/json",
     content_encoding = "",
@@ -92,7 +92,7 @@ export const readNative = (
   } = Object.fromEntries(properties)
   if (content_encoding !== "" && !ENCODINGS.has(content_encoding.toLowerCase()))
     return refused(
-      `content-encoding ${JSON.stringify(content_encoding)} is not known: it is utf-8 or binary, and a compression has the header "compression"`,
+      `content-encoding ${JSON.stringify(content_encoding)} is not supported: use utf-8 or binary; a compression is named in the header "compression"`,
     )
   return {
     headers: Object.fromEntries(headers),

@@ -64,7 +64,7 @@ export class TaskPublisher {
     const headers = `Nats-Msg-Id: ${PLAIN_KEY.test(key) ? key : escapeToken(key)}\r\n${expiry}${indexLine(index)}`
     if (due === undefined || due <= this.#clock.now()) return { subject: target, headers, payload: frame }
     if (!(due <= this.#clock.now() + MAX_MS))
-      throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
+      throw new TransportError("unsupported", `${id}: this transport keeps tasks for at most a hundred years`)
     // The server removes the publish key from the scheduled message when it is due, so that the task is not taken for a
     // duplicate of its schedule.
     const schedule = `${SCHEDULE_HEADER}: @at ${new Date(due).toISOString()}\r\nNats-Schedule-Target: ${target}\r\n`
@@ -148,7 +148,7 @@ export class Backlog {
     }
     return new TransportError(
       "unavailable",
-      `the queues hold ${bytes} bytes of tasks, and ?maxBacklog allows ${this.#max}: submit again when workers have done some of it, purge a queue, or raise it`,
+      `the queues hold ${bytes} bytes of tasks, but ?maxBacklog allows ${this.#max}: submit again when workers have caught up, purge a queue, or raise the limit`,
     )
   }
 }
@@ -159,7 +159,7 @@ const DUPLICATE: Receipt = { status: "duplicate" }
 const receiptOf = (result: Published): Receipt => {
   if (result.status === "failed") return result
   if (result.status === "stored") return result.duplicate ? DUPLICATE : STORED
-  return { status: "failed", error: new TransportError("internal", "the server refused without reason") }
+  return { status: "failed", error: new TransportError("internal", "the server refused without a reason") }
 }
 
 /** Publish keys that a header can hold unescaped. */

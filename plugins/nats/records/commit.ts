@@ -91,7 +91,7 @@ export class Committer {
     try {
       if (post.length > 0) outgoing = post.map((posting) => taskPublisher.prepare(posting))
       if (task?.kind === "hand-back" && !(task.delay <= MAX_MS))
-        throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
+        throw new TransportError("unsupported", `${id}: this transport keeps tasks for at most a hundred years`)
       if (commit.record !== undefined) {
         record = records.prepare(id, commit.record)
         if (record === undefined) answer = { status: "conflict" }

@@ -129,20 +129,20 @@ const settingsOf = (names: Names, found: unknown, asked: StreamOptions): StreamS
   if (!(bands >= 1 && bands <= 10)) {
     throw new TransportError(
       "invalid",
-      `the stream ${names.queueStream} exists and is not callboard's; choose another namespace`,
+      `stream ${names.queueStream} exists but does not belong to Callboard; choose another namespace`,
     )
   }
   const version = textAt(found, "config", "metadata", VERSION_KEY) || "1"
   if (version !== VERSION) {
     throw new TransportError(
       "unsupported",
-      `the board ${names.namespace} is of version ${version}, this callboard reads version ${VERSION}: use the callboard that made it, choose another namespace, or delete its streams (nats stream rm ${names.namespace}_queue, _state, _index, _store)`,
+      `namespace ${names.namespace} has version ${version}, but this Callboard reads version ${VERSION}: use the Callboard that created it, choose another namespace, or delete its streams (nats stream rm ${names.namespace}_queue, _state, _index, _store)`,
     )
   }
   const differs = (what: string, is: unknown, wanted: unknown): TransportError =>
     new TransportError(
       "invalid",
-      `the board ${names.namespace} has ${what}=${is}, the URL asks for ${what}=${wanted}: leave the option out, or choose another namespace`,
+      `namespace ${names.namespace} has ${what}=${is}, but the URL has ${what}=${wanted}: leave out the option, or choose another namespace`,
     )
   if (asked.bands !== undefined && asked.bands !== bands) throw differs("bands", bands, asked.bands)
   if (asked.storage !== undefined && asked.storage !== storage) throw differs("storage", storage, asked.storage)
@@ -175,7 +175,7 @@ const createStream = async (link: NatsLink, wanted: StreamConfig): Promise<unkno
     if (!(cause instanceof TransportError && cause.reason === "unauthorized")) throw cause
     throw new TransportError(
       "unauthorized",
-      `the stream ${wanted.name} does not exist, and this user may not create it: run \`callboard doctor\` once as a user that may publish to ${link.apiSubject(name)}`,
+      `stream ${wanted.name} does not exist, and this user is not allowed to create it: run \`callboard doctor\` once as a user that can publish to ${link.apiSubject(name)}`,
       { cause },
     )
   })
@@ -199,7 +199,7 @@ const checkSame = (wanted: StreamConfig, found: unknown): void => {
   const mismatch = (what: string, is: unknown, should: unknown): never => {
     throw new TransportError(
       "invalid",
-      `the stream ${wanted.name} differs from what callboard needs: ${what} is ${JSON.stringify(is)}, not ${JSON.stringify(should)}`,
+      `stream ${wanted.name} is not configured as Callboard requires: ${what} is ${JSON.stringify(is)}, not ${JSON.stringify(should)}`,
     )
   }
   const subjects = [...listAt(found, "subjects")].map(String).sort().join()

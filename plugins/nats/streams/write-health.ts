@@ -69,7 +69,7 @@ export class WriteHealth {
     this.#probe()
       .catch((cause: unknown) => {
         if (!(cause instanceof TransportError && cause.retryable) || !this.#link.connected) return
-        const message = `the nats-server stores nothing now (${error.message}): there may be no leader. If it stays so, its log says why: after a write that failed, on a full disk for instance, it must be restarted`
+        const message = `the nats-server stores nothing now (${error.message}): there may be no leader. If this lasts, see its log: after a failed write, for example on a full disk, it must be restarted`
         this.#markUnhealthy(new TransportError("unavailable", message), true)
       })
       .finally(() => {

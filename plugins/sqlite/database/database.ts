@@ -164,7 +164,7 @@ export class FileWatch {
 export type Row = Readonly<Record<string, SQLOutputValue>>
 
 const unexpected = (column: string, value: SQLOutputValue | undefined): TransportError =>
-  new TransportError("internal", `the database holds a ${value === null ? "null" : typeof value} in ${column}`)
+  new TransportError("internal", `the database contains a ${value === null ? "null" : typeof value} in ${column}`)
 
 export const int = (row: Row, column: string): number => {
   const value = row[column]

@@ -74,22 +74,22 @@ const ADVICE: Readonly<Record<number, readonly [TransportReason, string]>> = {
   [PERM]: ["unauthorized", "access was denied: check the owner and permissions of the file and its folder"],
   [BUSY]: [
     "unavailable",
-    "another program keeps it locked: end that program (an open transaction in a database tool does this), or use another file",
+    "another program holds its lock: end that program (an open transaction in a database tool does this), or use another file",
   ],
   [READONLY]: [
     "unauthorized",
-    "it cannot be written: check the permissions of the file and of its folder (SQLite writes two more files beside it)",
+    "it cannot be written: check the permissions of the file and of its folder (SQLite writes two more files next to it)",
   ],
   [IOERR]: [
     "unavailable",
     "the disk reports an error: check the disk, quotas and limits on the size of files, and that it is a local disk (no network share)",
   ],
   [CORRUPT]: ["internal", "it is damaged: stop all workers, keep a copy, and try `sqlite3 FILE .recover`"],
-  [FULL]: ["unavailable", "the disk is full: make room; nothing that was accepted is lost"],
-  [CANTOPEN]: ["unauthorized", "it cannot be opened: check that its folder exists and may be written to"],
+  [FULL]: ["unavailable", "the disk is full: free some space; no accepted task is lost"],
+  [CANTOPEN]: ["unauthorized", "it cannot be opened: check that its folder exists and is writable"],
   [TOOBIG]: ["too-large", "the value is larger than SQLite allows"],
   [AUTH]: ["unauthorized", "access was denied"],
-  [NOTADB]: ["invalid", "it is not an SQLite database (or an encrypted one): give the path of another file"],
+  [NOTADB]: ["invalid", "it is not an SQLite database (or an encrypted one): use another file"],
 }
 
 /**
@@ -133,6 +133,6 @@ export const lockHolder = (path: string | undefined): number | undefined => {
 export const heldBy = (path: string | undefined, held: string): string => {
   const pid = lockHolder(path)
   return pid === undefined
-    ? `another program has held the lock ${held}: end it if it does not let go`
-    : `process ${pid} has held the lock ${held}: end it if it does not let go, or continue it if it was stopped (kill -CONT ${pid})`
+    ? `another program has held the lock ${held}: end it if it does not release the lock`
+    : `process ${pid} has held the lock ${held}: end it if it does not release the lock, or continue it if it was stopped (kill -CONT ${pid})`
 }

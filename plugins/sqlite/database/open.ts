@@ -66,7 +66,7 @@ export const openFile = async (location: Location, namespace: string, timeout: n
 
 /** Uses a connection of the application. Its settings stay as they are; the durability follows from them. */
 export const openHandle = async (handle: DatabaseSync, namespace: string, timeout: number): Promise<Opened> => {
-  if (!handle.isOpen) throw new TransportError("invalid", "the DatabaseSync was closed: pass one that is open")
+  if (!handle.isOpen) throw new TransportError("invalid", "the DatabaseSync is closed: pass an open one")
   const location = handle.location()
   const path = location === null || location === "" ? undefined : location
   const database = new Database(handle, false, path)
@@ -93,13 +93,13 @@ const prepareFolder = (path: string): void => {
       if (!existsSync(ignore)) writeFileSync(ignore, "*\n", { mode: OWN_FILE_MODE })
     }
   } catch (cause) {
-    throw new TransportError("unauthorized", `${folder}: the folder cannot be made: ${String(cause)}`, { cause })
+    throw new TransportError("unauthorized", `${folder}: the folder cannot be created: ${String(cause)}`, { cause })
   }
   if (!existsSync(folder)) {
-    throw new TransportError("invalid", `${folder}: there is no such folder: make it, or give another path`)
+    throw new TransportError("invalid", `${folder}: there is no such folder: create it, or use another path`)
   }
   if (existsSync(path) && statSync(path).isDirectory()) {
-    throw new TransportError("invalid", `${path} is a folder: give the path of a file`)
+    throw new TransportError("invalid", `${path} is a folder: use the path of a file`)
   }
 }
 
@@ -147,7 +147,7 @@ const refuseExternal = (database: Database): void => {
   if (!used || pragma(database, "application_id") === APPLICATION_ID) return
   throw new TransportError(
     "unsupported",
-    `${database.label} is the database of another program: give another file, or pass the connection that the program holds (a DatabaseSync) instead of a URL`,
+    `${database.label} is the database of another program: use another file, or pass the connection of that program (a DatabaseSync) instead of a URL`,
   )
 }
 
@@ -214,15 +214,15 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 export const readLocation = (url: URL): Location => {
   if (url.host !== "") {
     throw invalid(
-      `sqlite://${url.host}… names a host: write sqlite:${url.host}${url.pathname} for a relative path, sqlite:/path for an absolute one`,
+      `sqlite://${url.host}… contains a host: write sqlite:${url.host}${url.pathname} for a relative path, sqlite:/path for an absolute one`,
     )
   }
-  if (url.hash !== "") throw invalid(`${url.hash} is no part of the path: a # must be written as %23`)
+  if (url.hash !== "") throw invalid(`${url.hash} is not part of the path: write # as %23`)
   const path = decodePath(url.pathname)
-  if (path === "") throw invalid("the URL names no file: write sqlite:jobs.db")
+  if (path === "") throw invalid("the URL has no file: write sqlite:jobs.db")
   if (path === ":memory:")
-    throw invalid("sqlite::memory: would be lost with the process and seen by no other: use memory:")
-  if (path.includes("\0")) throw invalid("the path of the database holds a zero byte")
+    throw invalid("sqlite::memory: would be lost with the process and invisible to others: use memory:")
+  if (path.includes("\0")) throw invalid("the path of the database contains a zero byte")
   checkUrlOptions(url, ["sync"])
   const sync = url.searchParams.get("sync") ?? "full"
   if (sync !== "full" && sync !== "normal") throw invalid(`sync=${sync}: must be full or normal`)
@@ -233,7 +233,7 @@ const decodePath = (path: string): string => {
   try {
     return decodeURIComponent(path)
   } catch {
-    throw invalid(`${path} is no valid path: a % must be written as %25`)
+    throw invalid(`${path} is not a valid path: write % as %25`)
   }
 }
 
@@ -241,7 +241,7 @@ const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 
 /** Checks the namespace and the lease. Fails with `invalid`. */
 export const checkSqliteOptions = ({ namespace, lease }: ConnectOptions): void => {
-  if (!NAMESPACE.test(namespace)) throw invalid("a namespace is 1 to 64 letters, digits, _ or -")
+  if (!NAMESPACE.test(namespace)) throw invalid("a namespace must be 1 to 64 letters, digits, _ or -")
   if (!(lease >= 1_000 && lease < Number.POSITIVE_INFINITY))
-    throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)
+    throw invalid(`a lease must be at least 1,000 milliseconds, not ${lease}`)
 }

@@ -156,8 +156,8 @@ export const ensureSchema = (database: Database): void => {
     throw new TransportError(
       "unsupported",
       version > SCHEMA_VERSION
-        ? `${database.label} was written by a newer Callboard (tables of version ${version}, this one knows ${SCHEMA_VERSION}): upgrade this installation`
-        : `${database.label} holds tables of version ${version}, which this Callboard cannot read: use another file`,
+        ? `${database.label} was written by a newer Callboard (tables of version ${version}, this one supports ${SCHEMA_VERSION}): upgrade this installation`
+        : `${database.label} has tables of version ${version}, which this Callboard cannot read: use another file`,
     )
   }
 }

@@ -104,14 +104,16 @@ const timeOf = (time: number | undefined, field: string, id: string): number | n
 
 const checkQueue = (queue: string): void => {
   checkName("the name of a queue", queue)
-  if (queue.includes("\0")) throw invalid("the name of a queue holds a zero byte")
+  if (queue.includes("\0")) throw invalid("the name of a queue contains a zero byte")
 }
 
 const checkName = (what: string, name: string): void => {
   // A character has at most three bytes of UTF-8 per code unit, so that the bytes of a short name need no counting.
   const short = name.length > 0 && (name.length * 3 <= MAX_NAME_BYTES || Buffer.byteLength(name) <= MAX_NAME_BYTES)
   if (short && name.isWellFormed()) return
-  throw invalid(`${what} is 1 to ${MAX_NAME_BYTES} bytes of well-formed text, not ${JSON.stringify(name.slice(0, 80))}`)
+  throw invalid(
+    `${what} must be 1 to ${MAX_NAME_BYTES} bytes of well-formed text, not ${JSON.stringify(name.slice(0, 80))}`,
+  )
 }
 
 // ── records ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -131,7 +133,7 @@ export const recordColumns = (id: string, { bytes, index, keep }: CommitRecord):
   checkName("an id", id)
   checkQueue(index.queue)
   const state = codeOf(index.state)
-  if (state < 0) throw invalid(`${id}: ${String(index.state)} is no state`)
+  if (state < 0) throw invalid(`${id}: ${String(index.state)} is not a state`)
   if (bytes.length > MAX_RECORD) {
     throw new TransportError("too-large", `the record of ${id} has ${bytes.length} bytes, ${MAX_RECORD} are allowed`)
   }

@@ -36,7 +36,7 @@ export const idToColumn = (id: string): IdColumn => {
 
 export const idFromColumn = (column: SQLOutputValue | IdColumn | undefined): string => {
   if (typeof column === "string") return column
-  if (!(column instanceof Uint8Array)) throw new TransportError("internal", "the database holds a job without an id")
+  if (!(column instanceof Uint8Array)) throw new TransportError("internal", "the database contains a job without an id")
   if (column.length > UUID_BYTES) return decoder.decode(column.subarray(UUID_BYTES))
   let uuid = ""
   for (let at = 0; at < UUID_BYTES; at++) {

@@ -153,7 +153,7 @@ const revisionOf = (revision: string): number => (REVISION.test(revision) ? Numb
 const endedBy = (task: TaskEnd): Token | undefined => {
   if (task.kind === "withdraw") return undefined
   if (task.kind === "hand-back" && !(task.delay >= 0 && task.delay < Number.MAX_SAFE_INTEGER / 2)) {
-    throw new TransportError("invalid", `a delay is milliseconds from now, not ${task.delay}`)
+    throw new TransportError("invalid", `a delay must be milliseconds from now, not ${task.delay}`)
   }
   return readToken(task.token)
 }

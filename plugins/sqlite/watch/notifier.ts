@@ -113,7 +113,7 @@ export class Notifier {
     this.#server = server
     try {
       if (!existsSync(this.#folder)) mkdirSync(this.#folder, { mode: 0o700 })
-      if (!isOwnFolder(this.#folder)) throw new Error(`${this.#folder} may be written to by others`)
+      if (!isOwnFolder(this.#folder)) throw new Error(`${this.#folder} is writable by other users`)
       await new Promise<void>((resolve, reject) => {
         server.once("error", reject)
         server.listen(join(this.#folder ?? "", this.#name), resolve)

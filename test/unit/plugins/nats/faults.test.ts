@@ -411,7 +411,7 @@ test("a server without room refuses what is published, with what to do, is out o
   const refusal = {
     reason: "unavailable",
     outcome: "none",
-    message: expect.stringMatching(/insufficient resources \(10023\).*make room.*nothing that was accepted is lost/),
+    message: expect.stringMatching(/insufficient resources \(10023\).*free space.*no accepted task is lost/),
   }
   const [receipt] = await transport.jobs.publish([task({ id: "after" })])
   expect(receipt).toMatchObject({ status: "failed", error: refusal })

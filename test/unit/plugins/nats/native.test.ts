@@ -272,8 +272,8 @@ describe("what makes no task is a dead letter with the reason, and the worker go
       ["NATS/1.0\r\n\r\n", 'neither a frame of Callboard nor a task, which has the header "task"'],
       ["NATS/1.0\r\nTask: native.echo\r\n\r\n", 'neither a frame of Callboard nor a task, which has the header "task"'],
       [Buffer.from(`NATS/1.0\r\n${ok}x: \xc3\r\n\r\n`, "latin1"), "its headers are not UTF-8"],
-      [`NATS/1.0\r\n${ok}x: a\u0001b\r\n\r\n`, 'the header "x" holds control characters'],
-      [`NATS/1.0\r\n${ok}x: a\rb\r\n\r\n`, 'the header "x" holds control characters'],
+      [`NATS/1.0\r\n${ok}x: a\u0001b\r\n\r\n`, 'the header "x" contains control characters'],
+      [`NATS/1.0\r\n${ok}x: a\rb\r\n\r\n`, 'the header "x" contains control characters'],
       [`NATS/1.0\r\n${ok}a b: c\r\n\r\n`, 'a header has no name: "a b: c"'],
       [`NATS/1.0\r\n${ok}nothing\r\n\r\n`, 'a header has no name: "nothing"'],
       [`NATS/1.0\r\n${ok}a: b\r\n\r\nc: d\r\n\r\n`, 'a header has no name: ""'],
@@ -283,7 +283,7 @@ describe("what makes no task is a dead letter with the reason, and the worker go
       [`NATS/1.0\r\n${ok}id: other\r\n\r\n`, 'its header "id" is not the id in its subject'],
       [
         block({ task: "native.echo", "content-encoding": "utf-16" }),
-        'content-encoding "utf-16" is not known: it is utf-8 or binary, and a compression has the header "compression"',
+        'content-encoding "utf-16" is not supported: use utf-8 or binary; a compression is named in the header "compression"',
       ],
     ]
     const ids: Array<string> = []

@@ -95,7 +95,7 @@ test("a schema of another version is refused, and left as it is", async () => {
   await driver.close()
   const schema = schemaOf("later")
   await ask(`UPDATE "${schema}".meta SET version = 7`)
-  const message = `postgres: schema "${schema}" has version 7, and this Callboard knows version 6: install one that knows it, or use another namespace`
+  const message = `postgres: schema "${schema}" has version 7, but this Callboard supports version 6: install a version that supports it, or use another namespace`
   expect(await refusal(through(server.port), "later")).toEqual(["unsupported", message])
   expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 7 }])
 })

@@ -59,7 +59,7 @@ test("a database, a prefix, and a namespace keep boards apart", async () => {
 test("a URL that has no meaning is invalid, and the error names the part", async () => {
   expect(await refusal(`${redis.server.url}/mine`)).toEqual([
     "invalid",
-    expect.stringContaining('the database is a number, not "mine"'),
+    expect.stringContaining('the database must be a number, not "mine"'),
   ])
   expect(await refusal(`${redis.server.url}/99`)).toEqual([
     "invalid",
@@ -71,7 +71,7 @@ test("a URL that has no meaning is invalid, and the error names the part", async
   ])
   expect(await refusal(`${redis.server.url}?visibility_timeout=soon`)).toEqual([
     "invalid",
-    expect.stringContaining("visibility_timeout is a number"),
+    expect.stringContaining("visibility_timeout must be a number"),
   ])
   expect(await refusal("rediss://127.0.0.1:1?ssl_ca_certs=/nowhere.pem")).toEqual([
     "invalid",
@@ -135,7 +135,7 @@ test("over a socket, with a password, and over TLS", async () => {
 
 test("a server that may evict tasks is refused", async () => {
   await ask("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
-  const message = "redis: maxmemory-policy allkeys-lru removes tasks when the memory is full: set it to noeviction"
+  const message = "redis: maxmemory-policy allkeys-lru deletes tasks when the memory is full: set it to noeviction"
   expect(await refusal(redis.server.url)).toEqual(["unsupported", message])
   await ask("CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction")
 })

@@ -420,17 +420,17 @@ describe("bad input", () => {
       ["[1]", "it is not a map"],
       [JSON.stringify({ ...good, headers: [1] }), "its headers are not a map"],
       [JSON.stringify({ ...good, properties: "no" }), "its properties are not a map"],
-      [JSON.stringify({ ...good, "content-type": 5 }), "it names no content type"],
+      [JSON.stringify({ ...good, "content-type": 5 }), "it has no content type"],
       [JSON.stringify({ ...good, body: { a: 1 } }), "its body is not text"],
       [JSON.stringify({ ...good, body: "%%%" }), "its body is not base64"],
       [`${"[".repeat(2_000)}${"]".repeat(2_000)}`, "it is not a map"],
-      [`{"headers": {}, "properties": {"delivery_tag": "\\ud800"}, "a": "\\ud83d"}`, "it names no content type"],
+      [`{"headers": {}, "properties": {"delivery_tag": "\\ud800"}, "a": "\\ud83d"}`, "it has no content type"],
     ] as const
     for (const [text] of bad) await ask("LPUSH", "poison:q", text)
     await ask("LPUSH", "poison:q", celeryMessage("good"))
     const found = await takenFrom(driver, "q", 20)
     const reasons = found.map(({ content }) => ("undecodable" in content ? content.undecodable : "a message"))
-    expect(reasons).toEqual([...bad.map(([, why]) => `no envelope of kombu: ${why}`), "a message"])
+    expect(reasons).toEqual([...bad.map(([, why]) => `not a kombu envelope: ${why}`), "a message"])
     expect(found.slice(0, -1).map(({ content }) => "raw" in content && Buffer.from(content.raw).toString())).toEqual(
       bad.map(([text]) => text),
     )

@@ -57,7 +57,11 @@ test("refuses what is published, with what to do, and can be read; takes it agai
   driver.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
   expect(await driver.publish([large("before")])).toEqual([{ status: "stored" }])
   fill()
-  const full = { reason: "unavailable", outcome: "none", message: expect.stringMatching(/the disk is full: make room/) }
+  const full = {
+    reason: "unavailable",
+    outcome: "none",
+    message: expect.stringMatching(/the disk is full: free some space/),
+  }
   for (const id of ["a", "b", "c"])
     expect(await driver.publish([large(id)])).toEqual([{ status: "failed", error: expect.objectContaining(full) }])
   await expect(take(driver)).rejects.toMatchObject(full)

@@ -189,7 +189,7 @@ test("a connection of the application stays lost, and says what to do", async ()
   const { told, until } = follow(driver)
   remove(path)
   await until(1)
-  expect(told).toEqual([expect.stringMatching(/open the file that is there now, and start again with it$/)])
+  expect(told).toEqual([expect.stringMatching(/open the new file and start again$/)])
   await expect(take(driver)).rejects.toMatchObject({ reason: "unavailable" })
 })
 

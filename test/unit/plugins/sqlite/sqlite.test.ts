@@ -93,7 +93,7 @@ describe("opening", () => {
   test.each([
     ["sqlite://jobs.db", /sqlite:jobs\.db/],
     ["sqlite::memory:", /memory:/],
-    ["sqlite:", /names no file/],
+    ["sqlite:", /has no file/],
     ["sqlite:x.db?sync=sometimes", /full or normal/],
     ["sqlite:x.db?synk=full", /"synk"/],
     ["sqlite:%zz.db", /%25/],
@@ -213,7 +213,7 @@ describe("opening", () => {
     const start = performance.now()
     const error = await errorOf(connect(`sqlite:${path}`, { timeout: 300 }))
     expect(error.reason).toBe("unavailable")
-    expect(error.message).toMatch(/locked: end that program/)
+    expect(error.message).toMatch(/lock: end that program/)
     expect(performance.now() - start).toBeLessThan(4_000)
   })
 

@@ -66,9 +66,9 @@ describe("shape", () => {
     ['[[],{},{"errbacks":[{"task":"t"},{"task":"t","args":1}]}]', /errbacks\[1\]\.args/],
     ['[[],{},{"chain":[3]}]', /chain\[0\] is not a map/],
     ['[[],{},{"chord":{"task":""}}]', /chord\.task/],
-    ["", /not JSON/],
-    ["[[1, 2], {}, {}", /not JSON/],
-    ["[[01],{},{}]", /not JSON/],
+    ["", /not valid JSON/],
+    ["[[1, 2], {}, {}", /not valid JSON/],
+    ["[[01],{},{}]", /not valid JSON/],
   ])("%s is malformed", (text, why) => {
     const found = failure(message(text))
     expect(found).toMatchObject({ _tag: "UndecodableBody", reason: "malformed", bytes: utf8(text) })

@@ -92,7 +92,7 @@ describe("options", () => {
     ["queues", [], /must name one queue at least/],
     ["name", "n".repeat(512), /must be text of 1 to 255 characters/],
     ["concurrency", 0, /must be a whole number from 1 to 10000/],
-    ["grace", "soon", /is not a duration.*Give seconds/],
+    ["grace", "soon", /is not a duration.*Use a number of seconds/],
   ])("%s: %j is refused in the words of the configuration, which say what is allowed", async (option, value, why) => {
     const options: object = Object.fromEntries([[option, value]])
     const refused: unknown = await start(options).catch((error: unknown) => error)

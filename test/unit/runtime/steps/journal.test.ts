@@ -120,8 +120,8 @@ describe("pages", () => {
     expect(decodePage(encodePage({ by: "me", n: 1, sealed: true }, text))).toMatchObject({ sealed: true, entries })
     for (const v of [1, 3]) {
       const other = new TextEncoder().encode(`{"v":${v},"by":"x","entries":[]}`)
-      expect(() => decodePage(other)).toThrow("another version than 2")
-      expect(() => endedPage(other)).toThrow("another version than 2")
+      expect(() => decodePage(other)).toThrow("does not have version 2")
+      expect(() => endedPage(other)).toThrow("does not have version 2")
     }
   })
 })

@@ -78,7 +78,7 @@ describe("reading", () => {
     ["text that is not UTF-8", [0xa2, 0xff, 0xfe]],
     ["long text that is not UTF-8", [0xd9, 20, ...Array(19).fill(0x61), 0xff]],
   ])("%s is malformed", (_name, bytes) => {
-    expect(refused(...bytes)).toMatch(/^malformed: not msgpack/)
+    expect(refused(...bytes)).toMatch(/^malformed: not valid msgpack/)
   })
 
   test("reads what the library writes", () => {

@@ -94,7 +94,7 @@ describe("reading", () => {
       .replaceAll("*x-1", "1")}`,
     "9".repeat(5000),
   ])("%.50j is malformed", (text) => {
-    expect(refused(text)).toMatch(/^malformed: not YAML/)
+    expect(refused(text)).toMatch(/^malformed: not valid YAML/)
   })
 
   test("a list that holds itself is too deep", () => {

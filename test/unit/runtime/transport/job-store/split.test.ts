@@ -308,7 +308,7 @@ test("a transport of queues alone is refused without records, and with records o
     "it does not store records; add a transport that does: ?records=",
   )
   await expect(connecting("queues://a?records=nowhere")).rejects.toThrow('records: "nowhere" is not a URL')
-  await expect(connecting("queues://a?records=queues://b")).rejects.toThrow("keeps no records")
+  await expect(connecting("queues://a?records=queues://b")).rejects.toThrow("does not store records")
   for (const option of ["ns=there", "lease=5"]) {
     const records = encodeURIComponent(`memory://records?${option}`)
     await expect(connecting(`queues://a?records=${records}`)).rejects.toMatchObject({
