@@ -106,7 +106,7 @@ export class ResultGone extends Error {
   override readonly name = "ResultGone"
   readonly id: string
   constructor(id: string) {
-    super(`the result of job ${id} is gone: raise resultTtl or failureTtl to keep results longer`)
+    super(`the result of job ${id} is no longer kept: raise resultTtl or failureTtl to keep results longer`)
     this.id = id
   }
 }
@@ -117,7 +117,7 @@ export class WaitTimeout extends Error {
   override readonly name = "WaitTimeout"
   readonly id: string
   constructor(id: string, waitedMs: number) {
-    super(`job ${id} did not end within ${waitedMs / 1000} s; it goes on`)
+    super(`job ${id} did not end within ${waitedMs / 1000} s; it is still running`)
     this.id = id
   }
 }

@@ -1,7 +1,7 @@
 /** Which folder may import which. A change that needs another import adds it to this table, and the reason to ARCHITECTURE.md. */
 
-import { existsSync, readdirSync, readFileSync } from "node:fs"
-import { join, sep } from "node:path"
+import { existsSync, readFileSync } from "node:fs"
+import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { describe, expect, test } from "vitest"
 import {
@@ -14,7 +14,7 @@ import {
   repeated,
   roomsOf,
   type Single,
-  type Sources,
+  sourcesBelow,
   violations,
 } from "./support/tools/imports.ts"
 
@@ -198,16 +198,6 @@ const singles: readonly Single[] = [
 ]
 
 const root = fileURLToPath(new URL("..", import.meta.url))
-
-function sourcesBelow(...folders: readonly string[]): Sources {
-  const files = folders
-    .filter((folder) => existsSync(join(root, folder)))
-    .flatMap((folder) =>
-      readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((file) => join(folder, file)),
-    )
-    .filter((file) => /\.(tsx?|js)$/.test(file) && !file.split(sep).includes("templates"))
-  return new Map(files.map((file) => [file.split(sep).join("/"), readFileSync(join(root, file), "utf8")]))
-}
 
 test("imports follow the table", () => {
   const sources = sourcesBelow("runtime", "plugins", "actors", "test/kit")

@@ -1,6 +1,7 @@
-/** The documentation reads as a native engineer writes; CONTRIBUTING.md has the words to use. */
+/** Documentation and messages read as a native engineer writes; CONTRIBUTING.md has the words to use. */
 import { expect, test } from "vitest"
-import { oddSentences, sentencesOf } from "./support/english.ts"
+import { messagesOf, oddSentences, sentencesOf } from "./support/english.ts"
+import { sourcesBelow } from "./support/tools/imports.ts"
 import { pages } from "./support/tools/pages.ts"
 
 /** The largest share of sentences with a sign. It may only fall. */
@@ -13,6 +14,17 @@ test("few sentences of README.md and docs/ are odd", () => {
   )
   expect(sentences.length).toBeGreaterThan(1_000)
   expect(odd.length / sentences.length, `odd sentences:\n${odd.join("\n")}\n`).toBeLessThan(LIMIT)
+})
+
+test("few sentences of messages are odd", () => {
+  const messages = [...sourcesBelow("runtime", "plugins", "actors")].flatMap(([path, source]) =>
+    messagesOf(path, source).map((sentence) => [path, sentence] as const),
+  )
+  const odd = messages.flatMap(([path, message]) =>
+    oddSentences([message]).map((found) => `${path}: ${found.sentence} (${found.signs.join("; ")})`),
+  )
+  expect(messages.length).toBeGreaterThan(1_000)
+  expect(odd.length / messages.length, `odd messages:\n${odd.join("\n")}\n`).toBeLessThan(LIMIT)
 })
 
 test.each([

@@ -41,11 +41,11 @@ export const BoardJobView = Schema.Struct({
   expiresIn: Schema.Union([Schema.Finite, Schema.Literals(["NOT_CLAIMED", "DOES_NOT_EXPIRE"])]).annotate({
     description: "Seconds until the claim lapses",
   }),
-  lastOwner: Schema.NullOr(Text).annotate({ description: "Owner of the last claim that is over" }),
-  earlier: Schema.Array(EarlierClaimView).annotate({ description: "Claims that are over, oldest first" }),
+  lastOwner: Schema.NullOr(Text).annotate({ description: "Owner of the last claim that has ended" }),
+  earlier: Schema.Array(EarlierClaimView).annotate({ description: "Ended claims, oldest first" }),
   story: Schema.Array(
     Schema.Struct({ at: Time, step: Text, owner: Schema.optionalKey(Text) }).annotate({ identifier: "BoardStep" }),
-  ).annotate({ description: "What happened to the job: the posting, and the newest 19 steps" }),
+  ).annotate({ description: "History of the job: the posting, and the newest 19 events" }),
 }).annotate({ identifier: "BoardJob" })
 export type BoardJobView = typeof BoardJobView.Type
 

@@ -26,7 +26,7 @@ export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State
 export const Durability = Schema.Literals(["none", "process", "server", "fsync", "quorum"]).annotate({
   identifier: "Durability",
   description:
-    "What an accepted task survives: nothing, a crash of the process, of the broker, of the machine (fsync), of a minority of machines (quorum)",
+    "Failures that an accepted task survives: nothing, a crash of the process, of the broker, of the machine (fsync), of a minority of machines (quorum)",
 })
 
 /** Why a job failed. */
@@ -333,7 +333,7 @@ export const ReceiptSchema = Schema.Struct(receipt).annotate({ identifier: "Rece
 export const ReceiptWithResult = Schema.Struct({ ...receipt, ...ended }).annotate({ identifier: "ReceiptWithResult" })
 const members = {
   code: Schema.Literals(ERROR_CODES).annotate({ description: "Stable code for programs" }),
-  detail: Schema.String.annotate({ description: "What is wrong and what to do, for people" }),
+  detail: Schema.String.annotate({ description: "The problem and its remedy, for people" }),
   field: Schema.optionalKey(Schema.String.annotate({ description: "The invalid field, parameter or header" })),
   index: Schema.optionalKey(Schema.Int.annotate({ description: "Index of the array element" })),
   id: Schema.optionalKey(Schema.String.annotate({ description: "Id of the job" })),

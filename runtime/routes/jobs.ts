@@ -84,7 +84,7 @@ export const filter = {
 }
 
 const { state: _state, root: _root, parent: _parent, group: _group, ...someFilter } = filter
-export const deadFilter = { ...someFilter, reason: text(Text("Why it was given up, as in its field `dead`")) }
+export const deadFilter = { ...someFilter, reason: text(Text("The reason of a dead letter, as in its field `dead`")) }
 
 export const CANCELLABLE = STATES.filter((state) => !isTerminal(state))
 export const RETRYABLE = ["failed", "cancelled", "expired"] as const

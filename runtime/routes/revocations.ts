@@ -13,7 +13,7 @@ export const REVOCATION_ROUTES = {
     group: "Revocations",
     summary: "Cancel all tasks whose header has one of the given values",
     description:
-      "It applies until it expires or is deleted, also to tasks and workers that arrive later. Waiting tasks end when a worker takes them, running ones at once.",
+      "It applies until it expires or is deleted, including to tasks and workers that arrive later. Waiting tasks end when a worker takes them, running ones at once.",
     scope: "admin",
     body: { "application/json": RevokeOptions },
     responses: [{ status: 201, description: "The revocation", schema: Revocation }],

@@ -136,7 +136,7 @@ test("a broken file prints the error, and the last version that worked goes on u
   await using _dev = dev
   project.write("actors/hello.ts", `${hello("Broken")}}`)
   await dev.waitForLine(/^callboard: .*hello\.ts:\d+:\d+ cannot be loaded: /)
-  await dev.waitForLine(/the last version that worked goes on; waiting for a change/)
+  await dev.waitForLine(/the last working version keeps running; waiting for a change/)
   expect(await post(url, "hello.greet", {})).toMatchObject({ result: "Hello, world" })
   project.write("callboard.config.ts", "export default { concurency: 1 }")
   await dev.waitForLine(/concurency is not a setting/)

@@ -107,7 +107,7 @@ describe("submit", () => {
   test("--wait with a bound that is over ends with exit code 3, and the job goes on", async () => {
     const { code, stderr } = await project.ask("submit", "works.nap", '{"ms":1500}', "--id", "slow", "--wait", "200ms")
     expect(code).toBe(3)
-    expect(stderr).toMatch(/job slow did not end within 0\.2 s; it goes on/)
+    expect(stderr).toMatch(/job slow did not end within 0\.2 s; it is still running/)
     await ended("slow", "succeeded")
   })
 

@@ -3,6 +3,8 @@
  * allowed. CONTRIBUTING.md has the words to use instead.
  */
 
+import { textsOf } from "./tools/imports.ts"
+
 const after = String.raw`(?<!\b(?:place|page|point|table|line|file|folder|says?|shows?|knows?|sees?|from|of)\s)`
 const question = String.raw`(?<!\b(?:says?|shows?|knows?|sees?|asks?|describes?|explains?|reports?|checks?|decides?|of|about)\s)`
 
@@ -74,6 +76,24 @@ export const sentencesOf = (markdown: string): ReadonlyArray<string> =>
     .flatMap((block) => block.replaceAll(/\s+/g, " ").split(/(?<=[.!?:])\s+(?=[A-Z`"([])/))
     .map((sentence) => sentence.replace(/^[\s#*-]+/, "").trim())
     .filter((sentence) => (sentence.replaceAll("`code`", "").match(/\p{L}+/gu)?.length ?? 0) >= 4)
+
+/** A statement in another language: SQL, Lua, CSS or HTML. */
+const STATEMENT =
+  /\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|WHERE|AND|UNION|PRAGMA)\b|\bcall\('|\blocal \w|var\(--|<\w+[ >]/
+
+/** The sentences in the texts of a source, and in the elements of a page. */
+export const messagesOf = (path: string, source: string): ReadonlyArray<string> => {
+  const elements = path.endsWith(".tsx") ? [...source.matchAll(/>([^<>{}=;()]+)</g)].map(([, text = ""]) => text) : []
+  return [...textsOf(source), ...elements]
+    .filter((text) => !STATEMENT.test(text))
+    .map((text) =>
+      text
+        .replaceAll(/\\n/g, " ")
+        .replaceAll(/\$\{[^}]*(?:\}|$)/g, "`code`")
+        .replace(/^[^{}`]*\}/, "`code`"),
+    )
+    .flatMap((text) => sentencesOf(text.replaceAll("\\`", "`")))
+}
 
 /** The sentences that have a sign, with the names of their signs. */
 export const oddSentences = (sentences: ReadonlyArray<string>): ReadonlyArray<OddSentence> =>

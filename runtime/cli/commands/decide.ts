@@ -213,7 +213,7 @@ export const addRetry = (program: Command): void => {
     .option("--state <states>", "all jobs in these states: failed, cancelled, expired (default with --all: failed)")
     .option("--error <fingerprint>", "all jobs that failed for this cause, as listed by `callboard errors`")
     .option("--from <step>", "`start` discards their durable steps; otherwise they continue after the completed steps")
-    .option("--dry-run", "print what would be done, and do nothing")
+    .option("--dry-run", "only print the plan")
     .option("--try-first <count>", "run this many first, and the others once all of these have succeeded")
   runs(command, ({ output, withClient }) => {
     const { all = false, state, error, dryRun = false, tryFirst, from, ...filter } = command.opts<RetryOptions>()

@@ -214,7 +214,7 @@ export const addSubmit = (program: Command): void => {
     .option("--result-ttl <duration>", "how long a success is kept")
     .option("--failure-ttl <duration>", "how long a failure is kept")
     .option("--shadow <name>", "name to show instead of task and method")
-    .option("--description <text>", "what this job is for")
+    .option("--description <text>", "description of this job")
     .option("--parent <id>", "parent of this job")
     .option("--root <id>", "root of the workflow of this job")
     .option("--group <name>", "group of this job, for jobs --group")

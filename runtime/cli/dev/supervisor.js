@@ -188,7 +188,7 @@ class Supervisor {
       // The files were loaded, so the cause lies elsewhere: the port is in use, or the transport cannot be reached.
       process.exit(exitCode ?? 1)
     } else if (this.#current !== undefined) {
-      note("the last version that worked goes on; waiting for a change")
+      note("the last working version keeps running; waiting for a change")
     } else {
       note("waiting for a change")
     }

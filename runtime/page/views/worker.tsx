@@ -91,7 +91,7 @@ export const RunningTable = ({ jobs }: { readonly jobs: ReadonlyArray<OnWorker> 
   return (
     <Table
       caption="Running jobs, longest first"
-      columns={["Job", "Worker", "Queue", num("Attempt"), num("Running for"), "Of its time limit"]}
+      columns={["Job", "Worker", "Queue", num("Attempt"), num("Running for"), "Time limit used"]}
     >
       {rows.map(({ job, worker }) => {
         const used = usedOf(job)
@@ -142,8 +142,8 @@ export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => 
                   <h1>{name}</h1>
                   <Empty title="No worker with this name is running">
                     <p>
-                      It was not heard of for six seconds, or it has stopped. Its jobs go to others when their leases
-                      are over.
+                      It has not reported for six seconds, or it has stopped. Other workers take over its jobs when
+                      their leases expire.
                     </p>
                   </Empty>
                 </>

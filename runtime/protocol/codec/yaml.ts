@@ -240,7 +240,7 @@ const valuesOf = (node: unknown, names: Map<string, Named>): number => {
   if ((isCollection(node) || isScalar(node)) && node.anchor !== undefined) names.set(node.anchor, named)
   let values = 1
   if (isCollection(node)) for (const item of node.items) values += valuesOf(item, names)
-  if (values > MAX_VALUES) throw new SyntaxError(`aliases that stand for more than ${MAX_VALUES} values`)
+  if (values > MAX_VALUES) throw new SyntaxError(`aliases of more than ${MAX_VALUES} values`)
   named.values = values
   return values
 }

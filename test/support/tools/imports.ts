@@ -1,9 +1,24 @@
 /** Reads which file imports what, and compares it with a table of directions. */
 
-import { posix } from "node:path"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { join, posix, sep } from "node:path"
+import { fileURLToPath } from "node:url"
 
 /** Source text by path from the root of the repository, with forward slashes. */
 export type Sources = ReadonlyMap<string, string>
+
+const root = fileURLToPath(new URL("../../..", import.meta.url))
+
+/** The sources in some folders, without the files that `callboard init` writes. */
+export function sourcesBelow(...folders: readonly string[]): Sources {
+  const files = folders
+    .filter((folder) => existsSync(join(root, folder)))
+    .flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((file) => join(folder, file)),
+    )
+    .filter((file) => /\.(tsx?|js)$/.test(file) && !file.split(sep).includes("templates"))
+  return new Map(files.map((file) => [file.split(sep).join("/"), readFileSync(join(root, file), "utf8")]))
+}
 
 export interface Import {
   /** A path from the root, the name of a package, or a `node:` module. */
@@ -55,6 +70,12 @@ function withoutComments(source: string): string {
     return comment !== undefined ? " " : regex !== undefined ? "/r/" : match[0]
   })
 }
+
+/** The texts and templates of a source, without their quotes. A template within another one ends it. */
+export const textsOf = (source: string): ReadonlyArray<string> =>
+  [...source.matchAll(opaque)].flatMap(({ groups }) =>
+    groups?.["text"] === undefined ? [] : [groups["text"].slice(1, -1)],
+  )
 
 function codeOnly(source: string): string {
   return withoutComments(source).replace(opaque, (...match) => {

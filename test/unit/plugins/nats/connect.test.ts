@@ -247,7 +247,7 @@ describe("a board", () => {
     const client = await dial({ servers: server.url })
     const manager = await client.jetstreamManager()
     await manager.streams.add({ name: `${given.namespace}_queue`, subjects: [`${given.namespace}.j.>`] })
-    expect((await refusal(server.url, given)).message).toMatch(/not callboard's/)
+    expect((await refusal(server.url, given)).message).toMatch(/does not belong to Callboard/)
     await client.close()
   })
 

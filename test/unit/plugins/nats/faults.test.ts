@@ -417,7 +417,7 @@ test("a server without room refuses what is published, with what to do, is out o
   expect(receipt).toMatchObject({ status: "failed", error: refusal })
   await expect(transport.jobs.take({ queues: ["q"], max: 1, wait: 0 }, never)).rejects.toMatchObject(refusal)
   expect((await transport.jobs.find("before"))?.record.state).toBe("queued")
-  expect(told).toEqual([expect.stringMatching(/^disconnected: .*make room/)])
+  expect(told).toEqual([expect.stringMatching(/^disconnected: .*free space/)])
   await api("STREAM.PURGE.OTHER")
   await until("its return", async () => told.at(-1) === "connected")
   expect(told).toHaveLength(2)

@@ -135,7 +135,7 @@ describe("reading", () => {
     [
       "aliases of one large list and of those that it lies in",
       `[${many(deep, (at) => `&a${at} [`)}${"1,".repeat(5_000)}${"]".repeat(deep)},${many(deep, (at) => `*a${at},`)}]`,
-      /^malformed: .*aliases that stand for more than 100000 values/,
+      /^malformed: .*aliases of more than 100000 values/,
     ],
     [
       "maps merged into one another",

@@ -27,7 +27,7 @@ test.each([
     "a stored record has version 1, but this Callboard reads version 2: install a version that reads it, or use another namespace",
   ],
   ['{"v":3,"id":"j"}', "unsupported", "version 3"],
-  ['{"id":"j","state":"queued","timeline":[]}', "internal", "names no version"],
+  ['{"id":"j","state":"queued","timeline":[]}', "internal", "has no version"],
   ['{"v":2,"id":"j"}', "internal", "cannot be read"],
   ['{"v":2,nonsense', "internal", "cannot be read"],
 ])("what cannot be read as a record is refused with the reason: %s", (text, reason, words) => {
