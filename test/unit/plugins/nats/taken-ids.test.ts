@@ -76,7 +76,7 @@ const states: Readonly<Record<string, () => Promise<JobHandle>>> = {
 
 /** Headers that are published under the id of a job, and how the dead letter begins. */
 const forms: Readonly<Record<string, readonly [(id: string) => Readonly<Record<string, string>>, string]>> = {
-  "another task": [() => ({}), "duplicate-id: the job"],
+  "another task": [() => ({}), "duplicate-id: id "],
   "a value that it cannot have": [(id) => ({ eta: id }), 'invalid-task: Header "eta" is not a time'],
   "a second run": [() => ({ callboard: '{"run": 2}' }), "undecodable: callboard.run"],
   "a run far ahead": [() => ({ callboard: '{"run": 99}' }), "undecodable: callboard.run"],
