@@ -35,9 +35,9 @@ const isLanguage = (tag: string): boolean => {
 
 const Pattern = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(1_000))
 
-const Language = Schema.String.annotate({ description: "The language for words and sentences, such as en or pt-BR" }).check(
-  Schema.makeFilter(isLanguage, { message: "must be a language tag such as en or pt-BR" }),
-)
+const Language = Schema.String.annotate({
+  description: "The language for words and sentences, such as en or pt-BR",
+}).check(Schema.makeFilter(isLanguage, { message: "must be a language tag such as en or pt-BR" }))
 
 /** An Effect Schema can be given as it is; then a misspelt field would be ignored, and here it is refused. */
 const strict = <S extends Schema.ConstraintDecoder<unknown>>(schema: S) =>
