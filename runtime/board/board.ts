@@ -26,15 +26,15 @@ export interface BoardOptions {
    * How long a claim without an `expiry` of its own holds, unless it is renewed, and how long an entity is listed after its
    * process died. The board renews both while it is connected. Defaults to 60 seconds; 1 second at least.
    */
-  readonly lease?: DurationInput
+  readonly lease?: DurationInput | undefined
   /** How long after a claim has lapsed the job cannot be claimed: time for its last owner to notice. Defaults to 0. */
-  readonly reclaimAfter?: DurationInput
+  readonly reclaimAfter?: DurationInput | undefined
   /**
    * Called after a job was claimed whose earlier claim had lapsed, and before the new claim is handed over: it rolls
    * back what the last owner has left behind. Where it fails the claim is abandoned and fails too, and the hook is
    * called again for the next claim.
    */
-  readonly onTakeover?: (job: BoardJobView, lost: EarlierClaim) => unknown
+  readonly onTakeover?: ((job: BoardJobView, lost: EarlierClaim) => unknown) | undefined
 }
 
 const OPTIONS = { lease: true, reclaimAfter: true, onTakeover: true } satisfies Record<keyof BoardOptions, true>

@@ -19,13 +19,13 @@ export interface ClaimOptions {
    * How long the claim holds: seconds, or text such as `30s`; `null`: until it is given up. Absent: the lease of the board,
    * renewed while the board is connected.
    */
-  readonly expiry?: DurationInput | null
+  readonly expiry?: DurationInput | null | undefined
 }
 
 export interface TakeOptions extends ClaimOptions {
   /** Longest wait for a job that can be claimed. Defaults to 0. */
-  readonly wait?: DurationInput
-  readonly signal?: AbortSignal
+  readonly wait?: DurationInput | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 /** A claim that was made here. */

@@ -12,16 +12,16 @@ import { type BoardJobView, viewOf } from "./view.ts"
 
 export interface IterateOptions {
   /** Only jobs that can be claimed now. Defaults to false. */
-  readonly onlyUnclaimed?: boolean
+  readonly onlyUnclaimed?: boolean | undefined
   /** Whether each job is read again right before it is handed over, instead of once for each bucket of 256. */
-  readonly fresh?: boolean
+  readonly fresh?: boolean | undefined
 }
 
 export interface ListOptions extends Pick<IterateOptions, "onlyUnclaimed"> {
   /** Most jobs, 1 to 1,000. Defaults to 100. */
-  readonly limit?: number
+  readonly limit?: number | undefined
   /** `next` of the page before. */
-  readonly after?: string
+  readonly after?: string | undefined
 }
 
 export interface BoardPage {

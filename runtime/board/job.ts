@@ -9,15 +9,15 @@ import type { BoardJobView } from "./view.ts"
 /** How often {@link BoardJob.wait} reads the job. A notification of its end ends the wait earlier. */
 export interface JobWaitOptions {
   /** Longest wait. Absent: no bound. */
-  readonly timeout?: DurationInput
+  readonly timeout?: DurationInput | undefined
   /** The first pause. Defaults to 10 ms. */
-  readonly delay?: DurationInput
+  readonly delay?: DurationInput | undefined
   /** The pause grows by this factor, 1 at least. Defaults to 2. */
-  readonly multiplier?: number
+  readonly multiplier?: number | undefined
   /** The longest pause. Defaults to 1 second. */
-  readonly maxDelay?: DurationInput
+  readonly maxDelay?: DurationInput | undefined
   /** Ends the wait, as the timeout does. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 /** How a wait goes on, in milliseconds. */

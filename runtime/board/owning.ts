@@ -15,11 +15,11 @@ import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 /** Distinguishes a claim from an earlier one of an owner of the same name. */
 export interface HeldOptions {
   /** Number of the claim. A handle that has claimed the job has it. */
-  readonly claim?: number
+  readonly claim?: number | undefined
 }
 
 export interface ExtendOptions extends HeldOptions {
-  readonly owner?: string
+  readonly owner?: string | undefined
 }
 
 /** How an owner ends its claim. */

@@ -2,7 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
-import { parserOf } from "../options/check.ts"
+import { type Given, parserOf } from "../options/check.ts"
 import { DURATION_RULE, Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { isName, Name, wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
@@ -21,7 +21,7 @@ const postFields = {
 }
 export const PostRequest = Schema.Struct({ name: Name, ...postFields }).annotate({ identifier: "BoardPost" })
 /** What a job is posted with, besides its name. */
-export type PostOptions = Omit<typeof PostRequest.Type, "name">
+export type PostOptions = Omit<Given<typeof PostRequest.Type>, "name">
 
 export const EntityRequest = Schema.Struct({
   kind: Name.annotate({ description: "What it is: conductor" }),

@@ -9,8 +9,8 @@ import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 
 export interface TrashOptions {
-  readonly limit?: number
-  readonly after?: string
+  readonly limit?: number | undefined
+  readonly after?: string | undefined
 }
 
 export const trashed = async (run: InSession, options: TrashOptions = {}): Promise<ReadonlyArray<BoardJobView>> => {

@@ -56,7 +56,7 @@ export interface BodyTask extends BodyFields {
 
 export interface GroupOptions {
   /** Name of the group. Defaults to a new id. */
-  readonly id?: string
+  readonly id?: string | undefined
 }
 
 /** The operations of the client that a group needs. */

@@ -24,36 +24,36 @@ export interface JobPage {
 /** Selects the jobs that match all given fields. A page lists the newest jobs first. */
 export interface JobQuery {
   /** Any of these states. Defaults to every state. */
-  readonly states?: ReadonlyArray<State>
+  readonly states?: ReadonlyArray<State> | undefined
   /** The task as it was submitted, `text` or `text.count`. */
-  readonly task?: string
-  readonly queue?: string
+  readonly task?: string | undefined
+  readonly queue?: string | undefined
   /** Id of the first job of a workflow. */
-  readonly rootId?: string
+  readonly rootId?: string | undefined
   /** Id of the job that submitted it, or that it follows. */
-  readonly parentId?: string
+  readonly parentId?: string | undefined
   /** The `group` of the submission. */
-  readonly group?: string
+  readonly group?: string | undefined
   /** Fingerprint of the failure, the same for jobs that failed alike. */
-  readonly error?: string
+  readonly error?: string | undefined
   /** The last eight characters of its id, in lower case or in capitals. */
-  readonly idEnds?: string
+  readonly idEnds?: string | undefined
   /** Submitted at this time or later. */
-  readonly since?: Date
+  readonly since?: Date | undefined
   /** Submitted before this time. */
-  readonly until?: Date
+  readonly until?: Date | undefined
   /** Only dead letters. Defaults to false. */
-  readonly dead?: boolean
+  readonly dead?: boolean | undefined
   /** Only dead letters that were given up for this reason. */
-  readonly reason?: string
+  readonly reason?: string | undefined
   /** Most jobs on the page, 1–1,000. Defaults to 100. */
-  readonly limit?: number
+  readonly limit?: number | undefined
   /** Where the page begins: `next` of the page before. Defaults to the newest job. */
-  readonly after?: string
+  readonly after?: string | undefined
   /** How long to search, at most: the page is `partial` then. Defaults to no bound. */
-  readonly budget?: DurationInput
+  readonly budget?: DurationInput | undefined
   /** When this fires, the search ends as if its budget were over. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Jobs that are named one by one. */
@@ -110,8 +110,7 @@ export const recordQueryOf = (query: JobQuery): RecordQuery => {
   checkQuery(query)
   const { limit = DEFAULT_LIMIT, since, until, budget, idEnds, ...rest } = query
   return {
-    ...rest,
-    ...compact({ idEnds: idEnds?.toLowerCase(), since: since?.getTime(), until: until?.getTime() }),
+    ...compact({ ...rest, idEnds: idEnds?.toLowerCase(), since: since?.getTime(), until: until?.getTime() }),
     ...(budget === undefined ? {} : { budget: milliseconds("budget", budget) }),
     limit,
   }

@@ -69,7 +69,7 @@ export interface SuspendOptions {
    * The suspension ends by itself after this time, 1 second at least: seconds, or text such as `5m`. Defaults to no
    * end.
    */
-  readonly ttl?: number | string
+  readonly ttl?: number | string | undefined
 }
 
 const SUSPEND = { ttl: true } satisfies Record<keyof SuspendOptions, true>

@@ -13,9 +13,9 @@ import { COMMAND_TOPICS, COMMANDS, encode, parseCommand, type Reply, replyOf } f
 
 export interface CommandOptions {
   /** Names of the workers to ask. Defaults to all living workers. */
-  readonly workers?: ReadonlyArray<string>
+  readonly workers?: ReadonlyArray<string> | undefined
   /** Longest wait for replies, in seconds or as text: 50 ms to 1 minute. Defaults to 1 second, as with Celery. */
-  readonly timeout?: number | string
+  readonly timeout?: number | string | undefined
 }
 
 const DEFAULT_TIMEOUT_MS = 1_000

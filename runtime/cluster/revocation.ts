@@ -10,7 +10,7 @@ import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
-import { parserOf } from "../options/check.ts"
+import { type Given, parserOf } from "../options/check.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
@@ -54,7 +54,7 @@ export const RevokeOptions = Schema.Struct({
     }),
   ),
 }).annotate({ identifier: "Revoke" })
-export type RevokeOptions = typeof RevokeOptions.Type
+export type RevokeOptions = Given<typeof RevokeOptions.Type>
 
 /** The revocations that hold, by id. */
 export const REVOCATIONS = new StoreEntry("revocation/", Revocation)

@@ -61,20 +61,20 @@ export interface JobHandle<R = unknown> {
 
 export interface WaitOptions {
   /** Longest wait: seconds, or text such as `"1 minute"`. Defaults to no bound. */
-  readonly timeout?: number | string
-  readonly signal?: AbortSignal
+  readonly timeout?: number | string | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 export interface ResultsOptions {
   /** How long to wait for the first result where there is none: seconds, or text such as `"1 minute"`. Defaults to 0. */
-  readonly wait?: number | string
-  readonly signal?: AbortSignal
+  readonly wait?: number | string | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 export interface FollowOptions {
   /** Id of the last event that the caller has seen, such as `"1.3"`; events after it are told. Defaults to all events. */
-  readonly lastEventId?: string
-  readonly signal?: AbortSignal
+  readonly lastEventId?: string | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 /** The handle of a job that was just submitted. */
@@ -91,7 +91,7 @@ type ArgumentOf<M extends HandleMethod | "events"> =
 
 interface Method<Argument> {
   /** The options, none of which is required. */
-  readonly options: { readonly [Name in keyof Argument]-?: Schema.Codec<Required<Argument>[Name]> }
+  readonly options: { readonly [Name in keyof Argument]-?: Schema.Codec<Exclude<Argument[Name], undefined>> }
   /** The checked argument. Fails with `invalid-input`, and with `unknown-field` for an option that does not exist. */
   readonly parse: (given: unknown, id?: string) => Argument
 }

@@ -198,7 +198,7 @@ export const optionsChecker = (
 
 /** The same for options none of which is required; no options at all are none. */
 export const optionsParser = <Options>(
-  options: { readonly [Name in keyof Options]-?: Schema.Codec<Required<Options>[Name]> },
+  options: { readonly [Name in keyof Options]-?: Schema.Codec<Exclude<Options[Name], undefined>> },
   owner: string,
 ): ((given: unknown) => Options) => {
   const fields: Record<string, Schema.optionalKey<Schema.Codec<unknown>>> = {}

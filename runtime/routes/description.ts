@@ -5,6 +5,7 @@
 import type * as Schema from "effect/Schema"
 import type { Scope } from "../config/scopes.ts"
 import type { ErrorCode } from "../errors.ts"
+import type { Given } from "../options/check.ts"
 import type { Parameters, Values } from "./parameter.ts"
 
 export type HttpMethod = "GET" | "POST" | "PATCH" | "DELETE"
@@ -63,7 +64,7 @@ export type QueryOf<D> = Values<ParametersOf<D>>
 
 /** The body of a request, as it is before it becomes JSON. */
 export type BodyOf<D> = D extends { readonly body: Readonly<Record<"application/json", infer S extends Schema.Top>> }
-  ? S["Encoded"]
+  ? Given<S["Encoded"]>
   : undefined
 
 type AnswerIn<R> = R extends { readonly schema: infer S extends Schema.Top } ? S["Type"] : undefined

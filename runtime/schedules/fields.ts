@@ -2,7 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
-import { parseSubmission, type Submission, SubmissionSchema } from "../jobs/submission/submission.ts"
+import { type ParsedSubmission, parseSubmission, SubmissionSchema } from "../jobs/submission/submission.ts"
 import { parserOf } from "../options/check.ts"
 import { Duration, milliseconds } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
@@ -202,7 +202,7 @@ export const changedFields = (
 }
 
 /** The task of a schedule. */
-export const submissionOf = (fields: ScheduleFields): Submission => {
+export const submissionOf = (fields: ScheduleFields): ParsedSubmission => {
   const { cron, timeZone, every, at, catchUp, overlap, most, jitter, ...submission } = fields
   const checked = parseSubmission(submission)
   if (Result.isFailure(checked)) throw checked.failure

@@ -7,7 +7,7 @@ import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { isSameTask } from "../jobs/same-task.ts"
-import type { Submission } from "../jobs/submission/submission.ts"
+import type { ParsedSubmission } from "../jobs/submission/submission.ts"
 import { decodeEnvelope, encodeEnvelope } from "../protocol/envelope.ts"
 import { postingOf } from "../protocol/headers.ts"
 import { isUndecodable, type JobPosting } from "../protocol/message.ts"
@@ -30,7 +30,7 @@ import {
 import { submissionOf } from "./fields.ts"
 
 /** The posting of a submission. Fails with `CallboardError`, as a submission does, and as the store does. */
-export type PlanTask = (submission: Submission, id: string, now: number) => Promise<JobPosting>
+export type PlanTask = (submission: ParsedSubmission, id: string, now: number) => Promise<JobPosting>
 
 export interface PostingParts {
   readonly connection: Connection

@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from "node:util"
 import { beforeTry, MAX_TRIES } from "../async/conflicts.ts"
 import { CallboardError } from "../errors.ts"
+import type { Given } from "../options/check.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import type { State } from "../protocol/state.ts"
@@ -22,9 +23,9 @@ import { type ScheduleView, scheduleView, upcomingOf } from "./view.ts"
 /** Which schedules to list. */
 export interface ScheduleQuery {
   /** Schedules on a page, 1–1,000. Defaults to 100. */
-  readonly limit?: number
+  readonly limit?: number | undefined
   /** `next` of the page before. */
-  readonly after?: string
+  readonly after?: string | undefined
 }
 
 export const SCHEDULE_QUERY = { limit: true, after: true } satisfies Record<keyof ScheduleQuery, true>
@@ -63,7 +64,7 @@ export class Schedules {
    * await client.schedules.create("weekly", { cron: "0 7 * * mon", timeZone: "Europe/Berlin", task: "reports.weekly" })
    * ```
    */
-  async create(name: string, fields: ScheduleFields, context: ScheduleContext = {}): Promise<ScheduleView> {
+  async create(name: string, fields: Given<ScheduleFields>, context: ScheduleContext = {}): Promise<ScheduleView> {
     checkScheduleName(name)
     const checked = parseScheduleFields(fields)
     const { connection, check } = this.#options

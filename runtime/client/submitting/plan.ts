@@ -3,7 +3,7 @@ import * as Result from "effect/Result"
 import { CallboardError } from "../../errors.ts"
 import type { Placement } from "../../jobs/submission/chord.ts"
 import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
-import type { Submission } from "../../jobs/submission/submission.ts"
+import type { ParsedSubmission } from "../../jobs/submission/submission.ts"
 import { milliseconds, timeLimitOf, timeToLive } from "../../options/duration.ts"
 import { findInvalid } from "../../options/json-schema.ts"
 import { failureOf, refuseInput as refuse } from "../../options/refuse.ts"
@@ -54,7 +54,7 @@ export interface PlanContext {
 }
 
 /** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
-export const plan = (submission: Submission, context: PlanContext): Result.Result<JobPosting, CallboardError> => {
+export const plan = (submission: ParsedSubmission, context: PlanContext): Result.Result<JobPosting, CallboardError> => {
   try {
     return Result.succeed(planOrThrow(submission, context))
   } catch (thrown) {
@@ -62,7 +62,7 @@ export const plan = (submission: Submission, context: PlanContext): Result.Resul
   }
 }
 
-const planOrThrow = (submission: Submission, context: PlanContext): JobPosting => {
+const planOrThrow = (submission: ParsedSubmission, context: PlanContext): JobPosting => {
   const { id, placement } = context
   const queue = submission.queue ?? context.defaults.queue
   const checkedQueue = checkQueueName(queue)
@@ -96,7 +96,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): JobPosting =
   return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
 }
 
-const taskOf = (submission: Submission, context: PlanContext, times: Times, own: OwnHeaders): Task => {
+const taskOf = (submission: ParsedSubmission, context: PlanContext, times: Times, own: OwnHeaders): Task => {
   const { id, parent, placement } = context
   return {
     lang: LANG,
@@ -136,7 +136,7 @@ interface Times {
 
 const ANY_TIME: Times = Object.freeze({ due: undefined, expires: undefined, ttlMs: undefined })
 
-const timesOf = (submission: Submission, { now, placement }: PlanContext): Times => {
+const timesOf = (submission: ParsedSubmission, { now, placement }: PlanContext): Times => {
   const { delay, eta, ttl, expires } = submission
   if (delay === undefined && eta === undefined && ttl === undefined && expires === undefined) return ANY_TIME
   if (delay !== undefined && eta !== undefined) refuse("delay", "give `delay` or `eta`, not both")
@@ -157,7 +157,7 @@ const NO_LIMITS: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
 const IN_BODY = ["input", "args", "kwargs", "callbacks", "errbacks", "chain"] as const
 
 /** Which value of a submission its body cannot hold, by its place. */
-const unsent = (submission: Submission): CallboardError | undefined => {
+const unsent = (submission: ParsedSubmission): CallboardError | undefined => {
   for (const field of IN_BODY) {
     const form = jsonForm(submission[field], field)
     if (Result.isFailure(form))
@@ -202,14 +202,14 @@ const expiryOf = (expires: number | string, now: number): number => {
   return isExpired(at, now) ? refuse("expires", "has already passed") : at
 }
 
-const ttlOf = (ttl: NonNullable<Submission["ttl"]>, expires: Submission["expires"]): number => {
+const ttlOf = (ttl: NonNullable<ParsedSubmission["ttl"]>, expires: ParsedSubmission["expires"]): number => {
   if (expires !== undefined) refuse("ttl", "give `ttl` or `expires`, not both")
   const ms = milliseconds("ttl", ttl)
   return ms > 0 ? ms : refuse("ttl", "must be more than 0")
 }
 
 /** Checks what the task carries unchanged: custom headers, meta data and ids of other jobs. */
-const checkCarried = ({ headers, meta, details, parentId, rootId, group }: Submission): void => {
+const checkCarried = ({ headers, meta, details, parentId, rootId, group }: ParsedSubmission): void => {
   if (headers !== undefined) checkHeaders(headers)
   if (meta !== undefined) checkJson("meta", meta)
   if (details !== undefined) checkJson("details", details)
@@ -218,7 +218,7 @@ const checkCarried = ({ headers, meta, details, parentId, rootId, group }: Submi
   if (group !== undefined) checkId("group", group)
 }
 
-const checkHeaders = (headers: NonNullable<Submission["headers"]>): void => {
+const checkHeaders = (headers: NonNullable<ParsedSubmission["headers"]>): void => {
   for (const name of Object.keys(headers)) {
     if (isReservedHeader(name)) refuse(`headers.${name}`, "is a standard header; use the field of the task instead")
   }
@@ -238,7 +238,7 @@ const checkJson = (field: string, value: unknown): void => {
 
 /** Filled field by field, because copying an object takes longer, and most fields are absent. */
 const ownHeadersOf = (
-  submission: Submission,
+  submission: ParsedSubmission,
   { id, now, sender, redact, placement }: PlanContext,
   ttlMs: number | undefined,
   tenant: string | undefined,
@@ -265,7 +265,7 @@ const ownHeadersOf = (
 }
 
 /** The jobs that a task waits for, each once. */
-const afterOf = (after: NonNullable<Submission["after"]>, own: string): AfterHeader => {
+const afterOf = (after: NonNullable<ParsedSubmission["after"]>, own: string): AfterHeader => {
   const { ids: given, allowFailure = false } =
     typeof after === "object" && "ids" in after ? after : { ids: after, allowFailure: false }
   const ids = [...new Set(typeof given === "string" ? [given] : given)]
@@ -277,7 +277,7 @@ const afterOf = (after: NonNullable<Submission["after"]>, own: string): AfterHea
 }
 
 /** Time limits as they travel: in seconds. */
-const limits = (given: NonNullable<Submission["timeLimit"]>): Task["timelimit"] => {
+const limits = (given: NonNullable<ParsedSubmission["timeLimit"]>): Task["timelimit"] => {
   const { hardMs, softMs } = timeLimitOf(given)
   return { hard: hardMs === undefined ? null : hardMs / 1000, soft: softMs === undefined ? null : softMs / 1000 }
 }

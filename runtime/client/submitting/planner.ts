@@ -8,7 +8,7 @@ import type { Scope } from "../../config/scopes.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Placement } from "../../jobs/submission/chord.ts"
-import type { Submission } from "../../jobs/submission/submission.ts"
+import type { ParsedSubmission } from "../../jobs/submission/submission.ts"
 import { refuseUnknown } from "../../options/refuse.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
@@ -91,7 +91,7 @@ export class Planner {
    * The posting of a checked submission, at once where this process describes the actor and its method. Fails with what
    * is wrong with it, naming the field.
    */
-  plan(submission: Submission, id: string, now: number, context: SubmitContext): Planned | Promise<Planned> {
+  plan(submission: ParsedSubmission, id: string, now: number, context: SubmitContext): Planned | Promise<Planned> {
     const target = this.#targetOf(submission.task, submission.meth ?? null)
     // The actor may be served by another process: its description in the store names the queue.
     const actor = this.#directory.find(target.actor)
@@ -103,7 +103,7 @@ export class Planner {
 
   /** Plans for an actor that has to be read from the store, or has no such method as far as is known. */
   async #planUnknown(
-    submission: Submission,
+    submission: ParsedSubmission,
     target: Target,
     asked: Promise<ActorDescription | undefined> | ActorDescription | undefined,
     id: string,
@@ -130,7 +130,7 @@ export class Planner {
   }
 
   #planFor(
-    submission: Submission,
+    submission: ParsedSubmission,
     actor: ActorDescription | undefined,
     method: MethodDescription | undefined,
     id: string,

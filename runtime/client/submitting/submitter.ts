@@ -15,7 +15,7 @@ import { GroupNotes } from "../../jobs/groups.ts"
 import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
 import { hasChord, type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { withPromises } from "../../jobs/submission/follow-ups.ts"
-import { checkTasks, parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
+import { checkTasks, type ParsedSubmission, parseSubmission } from "../../jobs/submission/submission.ts"
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import { isId, MAX_ID_BYTES } from "../../protocol/name.ts"
@@ -160,7 +160,7 @@ export class Submitter {
 
   /** Adds the plan of a task to `plans`: at once, or by a promise in `later`. */
   #plan(
-    submission: Submission,
+    submission: ParsedSubmission,
     id: string,
     now: number,
     context: SubmitContext,
@@ -181,7 +181,7 @@ export class Submitter {
    * The posting of a submission that was checked before, under this id. Its group is noted. Fails with `CallboardError`, and as
    * the store does.
    */
-  async plan(submission: Submission, id: string, now: number): Promise<JobPosting> {
+  async plan(submission: ParsedSubmission, id: string, now: number): Promise<JobPosting> {
     // Its actor may have lost the method since then: the worker notes that in the record of the job.
     const planned = await this.#planner.plan(submission, id, now, { lenient: true })
     if (Result.isFailure(planned)) throw planned.failure
@@ -228,9 +228,9 @@ const placePlan = async (plans: Array<Planned>, place: number, planned: Promise<
 
 /** Fails where another submission of the same call has the id; otherwise adds the id to `known`. */
 const withUniqueId = (
-  checked: Result.Result<Submission, CallboardError>,
+  checked: Result.Result<ParsedSubmission, CallboardError>,
   known: Set<string>,
-): Result.Result<Submission, CallboardError> => {
+): Result.Result<ParsedSubmission, CallboardError> => {
   const id = Result.isSuccess(checked) ? checked.success.id : undefined
   if (id === undefined) return checked
   if (known.has(id)) return Result.fail(new CallboardError("invalid-input", "id: is given twice", { field: "id" }))
@@ -239,7 +239,7 @@ const withUniqueId = (
 }
 
 /** Whether the submission names no callbacks, chain or chord. Most submissions name none. */
-const isPlain = ({ callbacks, chain, chord }: Submission): boolean =>
+const isPlain = ({ callbacks, chain, chord }: ParsedSubmission): boolean =>
   callbacks === undefined && chain === undefined && chord === undefined
 
 const NO_GROUPS: ReadonlySet<string> = new Set()
@@ -262,7 +262,7 @@ const groupsOf = (
  * already: ids that the caller has named, and those that are made of a named body's.
  */
 const uniqueMember = (
-  { id, submission }: Placed<Submission>,
+  { id, submission }: Placed<ParsedSubmission>,
   isNamed: boolean,
   known: Set<string>,
   taken: Set<string>,

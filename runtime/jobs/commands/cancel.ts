@@ -17,9 +17,9 @@ export interface CancelOptions {
    * thread of its worker the process of the worker ends, within ten seconds. Also where the job was cancelled before,
    * while it ran. Defaults to false.
    */
-  readonly terminate?: boolean
+  readonly terminate?: boolean | undefined
   /** Lets the jobs that wait for this one start without it. Defaults to false: they stay deferred. */
-  readonly release?: boolean
+  readonly release?: boolean | undefined
 }
 
 /**

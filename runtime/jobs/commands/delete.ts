@@ -20,7 +20,7 @@ type Change = Omit<Decision, "id" | "expect">
 
 export interface DeleteOptions {
   /** Deletes the jobs that wait for it as well, and those that wait for them. Defaults to false. */
-  readonly dependents?: boolean
+  readonly dependents?: boolean | undefined
 }
 
 /**

@@ -22,9 +22,9 @@ import { BOUNDS, type Bounds, boundOf } from "./partial.ts"
 
 export interface PurgeOptions {
   /** Deletes the records of the jobs as well. Defaults to false. */
-  readonly forget?: boolean
-  readonly budget?: undefined
-  readonly signal?: undefined
+  readonly forget?: boolean | undefined
+  readonly budget?: undefined | undefined
+  readonly signal?: undefined | undefined
 }
 
 /** A purge with a bound: it answers how far it came. */

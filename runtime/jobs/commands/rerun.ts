@@ -19,7 +19,7 @@ export interface RetryOptions {
    * `start`: the job runs every durable step again, as it does after its steps were reverted. By default completed steps are
    * kept; a job whose reverting was not finished goes on reverting.
    */
-  readonly from?: "start"
+  readonly from?: "start" | undefined
 }
 
 /** The message of a job's next run: new run, no retries used, due now. */

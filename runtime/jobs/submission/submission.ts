@@ -2,7 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../../errors.ts"
-import { decoderOf } from "../../options/check.ts"
+import { decoderOf, type Given } from "../../options/check.ts"
 import { Duration } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text, whole } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
@@ -109,8 +109,10 @@ export const SubmissionSchema = Schema.Struct({
   ...SubmissionFieldsSchema.fields,
 }).annotate({ identifier: "Task" })
 
-export type Submission = typeof SubmissionSchema.Type
-export type SubmissionFields = typeof SubmissionFieldsSchema.Type
+export type Submission = Given<ParsedSubmission>
+/** A submission after its checks, without fields that are `undefined`. */
+export type ParsedSubmission = typeof SubmissionSchema.Type
+export type SubmissionFields = Given<typeof SubmissionFieldsSchema.Type>
 
 /** Fields that other task queues have and Callboard does not: refused by name with `unsupported`, never ignored. */
 const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["key", "peek"])
@@ -121,7 +123,7 @@ const decode = decoderOf(SubmissionSchema, "a task", "task")
  * A submission that has a task and an input only, as most have: accepted here without the schema, which would give the
  * same result in ten times the time. `undefined` for any other value.
  */
-const plainSubmission = (value: object): Submission | undefined => {
+const plainSubmission = (value: object): ParsedSubmission | undefined => {
   for (const field in value) if (field !== "task" && field !== "input") return undefined
   if (!("task" in value) || !isName(value.task)) return undefined
   return "input" in value ? { task: value.task, input: value.input } : { task: value.task }
@@ -164,7 +166,7 @@ export const withPlainFields = <S>(submission: S): Result.Result<S & object, Cal
 }
 
 /** Checks the shape of a submission. Fails with `unsupported`, `unknown-field` or `invalid-input`, naming the field. */
-export const parseSubmission = (given: unknown): Result.Result<Submission, CallboardError> => {
+export const parseSubmission = (given: unknown): Result.Result<ParsedSubmission, CallboardError> => {
   if (!isTask(given)) return Result.fail(noTask())
   const plain = plainSubmission(given)
   if (plain !== undefined) return Result.succeed(plain)

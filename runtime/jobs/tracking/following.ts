@@ -36,7 +36,7 @@ const newestOf = (record: JobRecord): number => record.timeline.at(-1)?.n ?? 0
 export const followJob = async function* (
   connection: Connection,
   id: string,
-  options: { readonly lastEventId?: string; readonly signal?: AbortSignal } = {},
+  options: { readonly lastEventId?: string | undefined; readonly signal?: AbortSignal | undefined } = {},
 ): AsyncGenerator<JobEvent, void, undefined> {
   if (!isId(id)) throw notFound(id)
   const stop = new AbortController()

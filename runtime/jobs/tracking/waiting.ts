@@ -14,9 +14,9 @@ const MAX_LIMIT = 1_000
 
 export interface WaitingRange {
   /** How many jobs of the queue are left out, those that are taken first. Defaults to 0. */
-  readonly offset?: number
+  readonly offset?: number | undefined
   /** Most jobs, 1–1,000. Defaults to 100. */
-  readonly limit?: number
+  readonly limit?: number | undefined
 }
 
 /** The place of a job in its queue. */

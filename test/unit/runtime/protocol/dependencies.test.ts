@@ -1,9 +1,9 @@
 /** What the outcome of a parent means for the jobs that wait for it. Pure. */
 
-import type { SubmissionFields } from "callboard"
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
 import { plan } from "../../../../runtime/client/submitting/plan.ts"
+import type { ParsedSubmission } from "../../../../runtime/jobs/submission/submission.ts"
 import { advance, deferred, type ParentOutcome, parentOutcomeOf } from "../../../../runtime/protocol/dependencies.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import { type JobRecord, tombstoneOf } from "../../../../runtime/protocol/record.ts"
@@ -12,7 +12,7 @@ import { STATES } from "../../../../runtime/protocol/state.ts"
 const NOW = Date.UTC(2026, 0, 1)
 
 /** The record of a job that waits for its parents. */
-const waiting = (after: NonNullable<SubmissionFields["after"]>, fields: SubmissionFields = {}): JobRecord => {
+const waiting = (after: NonNullable<ParsedSubmission["after"]>, fields: Partial<ParsedSubmission> = {}): JobRecord => {
   const context = { now: NOW, id: "child", origin: "test", defaults: { queue: "q" } }
   const posting = Result.getOrThrow(plan({ task: "a.b", after, ...fields }, context))
   return deferred(posting, Result.getOrThrow(parseTask(posting.message)), NOW)
