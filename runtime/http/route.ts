@@ -195,7 +195,7 @@ export interface OpenApiParameter {
   readonly required: boolean
   readonly description?: string
   readonly schema: JsonSchema.JsonSchema
-  /** Lists in a query are written with commas. */
+  /** Lists in a query are described with commas between the values; a repeated parameter is taken as well. */
   readonly style?: "form"
   readonly explode?: false
 }

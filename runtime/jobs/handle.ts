@@ -155,7 +155,7 @@ export const timeoutMsOf = ({ timeout }: WaitOptions): number =>
 /** How long a call waits for the first result of a job, in milliseconds. */
 export const resultsWaitMsOf = ({ wait = 0 }: ResultsOptions): number => milliseconds("wait", wait)
 
-export const isHandleMethod = (name: string): name is HandleMethod => name !== "events" && Object.hasOwn(HANDLE, name)
+const isHandleMethod = (name: string): name is HandleMethod => name !== "events" && Object.hasOwn(HANDLE, name)
 
 export const HANDLE_METHODS: ReadonlyArray<HandleMethod> = Object.keys(HANDLE).filter(isHandleMethod)
 

@@ -3,7 +3,7 @@
 type MayBeAbsent<T> = { [Name in keyof T]-?: undefined extends T[Name] ? Name : never }[keyof T]
 
 /** The same fields, those that may be `undefined` as optional ones. */
-export type Compact<T> = {
+type Compact<T> = {
   [Name in Exclude<keyof T, MayBeAbsent<T>>]: T[Name]
 } & { [Name in MayBeAbsent<T>]?: Exclude<T[Name], undefined> }
 

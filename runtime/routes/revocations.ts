@@ -3,7 +3,7 @@ import * as Schema from "effect/Schema"
 import { Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import type { Descriptions } from "./description.ts"
 
-export const RevocationList = Schema.Struct({ revocations: Schema.Array(Revocation) }).annotate({
+const RevocationList = Schema.Struct({ revocations: Schema.Array(Revocation) }).annotate({
   identifier: "RevocationList",
 })
 

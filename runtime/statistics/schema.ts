@@ -94,7 +94,7 @@ const Counts = Schema.Record(Schema.String, Count).annotate({
 export type Counts = typeof Counts.Type
 const More = Schema.Array(Schema.String).annotate({ description: "Names of counts that are lower bounds" })
 
-export const FINDING_CODES = [
+const FINDING_CODES = [
   "no-worker",
   "worker-lost",
   "worker-blocked",
@@ -105,7 +105,7 @@ export const FINDING_CODES = [
   "failing",
 ] as const
 
-export const FindingSchema = Schema.Struct({
+const FindingSchema = Schema.Struct({
   code: Schema.Literals(FINDING_CODES),
   severity: Schema.Literals(["bad", "warn"]),
   title: Schema.String.annotate({ description: "A sentence for people" }),
