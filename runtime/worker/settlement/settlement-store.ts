@@ -93,7 +93,15 @@ export class SettlementStore {
 
   async #settleAll(added: ReadonlyArray<Added>): Promise<void> {
     const answers = await this.#settle(added.map(({ settlement }) => settlement))
-    for (const [at, { answered }] of added.entries()) answered(answers[at] ?? NO_ANSWER)
+    for (const [at, { settlement, answered }] of added.entries()) {
+      try {
+        answered(answers[at] ?? NO_ANSWER)
+      } catch (cause) {
+        // The deliveries of the other settlements must end all the same.
+        const job = settlement.record?.id
+        this.#log.error("an internal error after a settlement was answered", { job, cause: String(cause) })
+      }
+    }
   }
 
   /** One answer for each settlement. A transport may throw instead of rejecting. */

@@ -5,7 +5,11 @@ import { CallboardError } from "../../../../runtime/errors.ts"
 
 const LEASE_MS = 3_000
 
-afterEach(() => void vi.useRealTimers())
+// The spy on a virtual timer goes first: restored later, by another file, it would put that timer back in place of the real one.
+afterEach(() => {
+  vi.restoreAllMocks()
+  vi.useRealTimers()
+})
 
 /** Renewals in virtual time, of something whose lease is over. Its store answers after `ms`. */
 const late = (ms: number, handBack?: () => Promise<unknown>) => {
