@@ -55,7 +55,10 @@ describe.each([
       const notes = worker?.postpone(id) ?? []
       return notes.length > 0 && notes
     })
-    expect(note).toMatchObject({ reason: "unsupported", detail: expect.stringContaining("it becomes a dead letter after 1 s") })
+    expect(note).toMatchObject({
+      reason: "unsupported",
+      detail: expect.stringContaining("it becomes a dead letter after 1 s"),
+    })
     expect(await client.why(id)).toMatchObject({
       causes: [{ code: "unsupported", message: expect.stringContaining(`callboard.${field}`) }],
     })
