@@ -16,7 +16,7 @@ export type Audience = "command" | "serve" | "connect"
 export type Reading = "text" | "number" | "switch" | "duration" | "list" | "pairs" | "tokens" | "none"
 
 /** What a setting says about itself: the help, the documentation and `doctor` show it. */
-interface Facts<D, W extends Audience> {
+export interface Facts<D, W extends Audience> {
   readonly for: W
   /** One sentence, without the default. */
   readonly text: string
@@ -36,26 +36,26 @@ interface Facts<D, W extends Audience> {
 }
 
 /** A setting that has type `A` in the file and `C` in code. */
-interface Setting<A, C, D, W extends Audience> extends Facts<D, W> {
+export interface Setting<A, C, D, W extends Audience> extends Facts<D, W> {
   readonly schema: Schema.Codec<A>
   readonly code: Schema.Codec<C>
   readonly read: Reading
 }
 
 /** A setting that is a duration. Its value is in milliseconds, and `Ms` stands after its name. */
-interface Span<D, W extends Audience> extends Setting<DurationInput, DurationInput, D, W> {
+export interface Span<D, W extends Audience> extends Setting<DurationInput, DurationInput, D, W> {
   readonly ms: (field: string, given: DurationInput) => number
 }
 
 /** Settings under one name, such as `http`, which is `http.port` and others. */
-interface Group<F, W extends Audience> {
+export interface Group<F, W extends Audience> {
   readonly for: W
   readonly fields: F
   /** A rule about several of them. */
   readonly rule?: GroupRule
 }
 
-type GroupRule = (
+export type GroupRule = (
   given: Readonly<Record<string, unknown>>,
 ) => true | { readonly path: [string]; readonly issue: string }
 

@@ -52,7 +52,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
     await blocker.cancel()
     expect(await causeOf(client, blocker.id)).toMatchObject({
       code: "ended",
-      message: expect.stringContaining("still blocks w"),
+      message: expect.stringContaining("has been blocking w"),
     })
     const seen: Array<WorkerDescription | undefined> = []
     const since = performance.now()

@@ -47,8 +47,8 @@ const onDisks: ReadonlyArray<BoardKind> = diskKinds().map(({ name, make }) => ({
 /** A server whose storage is used up by another application's stream. */
 const onNats: BoardKind = {
   name: "on a nats-server without room",
-  refusal: /insufficient resources .*make room/,
-  reason: /insufficient resources .*make room/,
+  refusal: /insufficient resources .*free space/,
+  reason: /insufficient resources .*free space/,
   open: async () => {
     const server = await startNats({ limits: "max_file: 20MB" })
     const admin = await dial({ servers: server.url })

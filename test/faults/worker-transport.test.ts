@@ -27,7 +27,10 @@ describe("a transport that misbehaves", () => {
     const second = await start([quick], { transport, transports, name: "w1", log })
     const began = (await first.client.workers())[0]?.startedAt
     fails = false
-    expect(await second.failed).toMatchObject({ reason: "invalid", message: expect.stringContaining("w1 already") })
+    expect(await second.failed).toMatchObject({
+      reason: "invalid",
+      message: expect.stringContaining("already named w1"),
+    })
     expect(lines).toEqual([
       expect.stringMatching(/^error the worker stops: .* choose another name, or none to generate one$/),
     ])

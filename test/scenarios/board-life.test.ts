@@ -356,7 +356,7 @@ onEveryBoard((newBoard, transport) => {
       expect(fetchBoard(BOARD, "own://h?x=1", { boards })).toBe(1)
       expect(made).toEqual([[BOARD, { driver: "own", host: "h", x: "1" }]])
       expect(() => fetchBoard(BOARD, "etcd://h", { boards })).toThrow(/no job board plugin is called "etcd" .*own/)
-      expect(() => fetchBoard("a/b", "memory://x")).toThrow(/board: a name is/)
+      expect(() => fetchBoard("a/b", "memory://x")).toThrow(/board: a name must be/)
       for (const board of [5, ""])
         expect(() => fetchBoard(BOARD, JSON.parse(JSON.stringify({ board })))).toThrow(
           /^board: must be a URI, or the name/,

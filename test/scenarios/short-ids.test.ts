@@ -27,7 +27,7 @@ onEveryBoard((newBoard) => {
   test("an ending of several jobs is refused, with them; a short one and one of none are left as they are", async () => {
     const client = await boardWith("a-7777", "b-7777", "c-777")
     await expect(fullId(client, "7777")).rejects.toThrow(
-      /^7777 is the end of several ids: (a-7777 \(text\.count\), b-|b-7777 \(text\.count\), a-)7777 \(text\.count\); give more/,
+      /^7777 is the end of several ids: (a-7777 \(text\.count\), b-|b-7777 \(text\.count\), a-)7777 \(text\.count\); use more characters of the id/,
     )
     expect(await fullId(client, "777")).toBe("777")
     expect(await fullId(client, "8888")).toBe("8888")

@@ -156,7 +156,7 @@ test("of 10,002 parallel steps the last two do not begin, and the others do", as
     const ends = await Promise.allSettled(steps)
     return ends.flatMap((end, n) => (end.status === "rejected" ? [[n, String(end.reason)]] : []))
   })
-  const refused = (n: number) => [n, expect.stringMatching(`^JournalFull: the step n${n} does not begin`)]
+  const refused = (n: number) => [n, expect.stringMatching(`^JournalFull: step n${n} does not start`)]
   expect(result).toEqual([refused(10_000), refused(10_001)])
 })
 

@@ -525,6 +525,6 @@ describe("steps", () => {
 
   test("are refused where the task is acked early", async () => {
     const end = await runOnce((_input, job) => job.step("a", () => 1), { acks: { when: "early" } })
-    expect(end).toMatchObject({ state: "failed", error: { message: expect.stringContaining("ack late") } })
+    expect(end).toMatchObject({ state: "failed", error: { message: expect.stringContaining("use late acks") } })
   })
 })
