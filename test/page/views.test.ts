@@ -83,6 +83,6 @@ for (const theme of THEMES) {
     await page.getByRole("button", { name: "Retry…" }).click()
     await page.getByText("can be retried").waitFor()
     await page.getByText(/mailer\.send is still failing this way/).waitFor()
-    await look(/^Retry .*jobs\?$/, "begins after 8 seconds")
+    await look(/^Retry .*jobs\?$/, "Starts in 8 seconds")
   })
 }
