@@ -10,9 +10,6 @@ export const DEFERRAL_REASONS = ["unknown-actor", "unsupported", "actor-unhealth
 /** A task may come this much later than its postponement says, in milliseconds. */
 export const LATE_MS = 3_000
 
-/** Deferrals that a worker remembers. Beyond that the oldest is forgotten; only the moment of its return is kept. */
-const CAPACITY = 10_000
-
 /**
  * A task that could not run yet, and will be tried again. (The state `deferred` is something else: a job that waits for
  * other jobs.)
@@ -29,49 +26,5 @@ export interface Postponement {
   readonly detail: string
 }
 
-/** The postponements of one worker, newest last, one per job. */
-export class Postponements {
-  readonly #byId = new Map<string, Postponement>()
-  /** Latest return of a task whose postponement was forgotten for lack of room. */
-  #forgottenUntil = 0
-
-  note(postponement: Postponement): void {
-    this.#byId.delete(postponement.id)
-    if (this.#byId.size >= CAPACITY) {
-      const oldest = this.#byId.values().next().value
-      if (oldest !== undefined) this.#drop(oldest)
-    }
-    this.#byId.set(postponement.id, postponement)
-  }
-
-  #drop(oldest: Postponement): void {
-    this.#byId.delete(oldest.id)
-    if (passes(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
-  }
-
-  /**
-   * When the last task that was put off for a reason that passes returns to one of these queues, in milliseconds since the epoch, unless
-   * it has run here since.
-   */
-  lastReturnAt(queues: ReadonlyArray<string>): number {
-    let last = queues.length > 0 ? this.#forgottenUntil : 0
-    for (const postponement of this.#byId.values())
-      if (passes(postponement) && queues.includes(postponement.queue)) last = Math.max(last, postponement.until)
-    return last + LATE_MS
-  }
-
-  /** The job runs or has ended: its postponement is over. */
-  forget(id: string): void {
-    this.#byId.delete(id)
-  }
-
-  /** The postponement of one job, or the newest ones of all jobs, `max` at most. */
-  list(id: string | undefined, max: number): ReadonlyArray<Postponement> {
-    if (id === undefined) return [...this.#byId.values()].slice(-max)
-    const postponement = this.#byId.get(id)
-    return postponement === undefined ? [] : [postponement]
-  }
-}
-
 /** Whether the reason passes. */
-const passes = ({ reason }: Postponement): boolean => PASSING_REASONS.some((passing) => passing === reason)
+export const isPassing = ({ reason }: Postponement): boolean => PASSING_REASONS.some((passing) => passing === reason)

@@ -9,7 +9,9 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { isPromiseLike } from "../async/timers.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
+import { fieldOf, isTenant, TENANT_RULE } from "../protocol/name.ts"
 import { didYouMean } from "../protocol/suggest.ts"
 import { whole } from "./fields.ts"
 import { fieldsOf } from "./json-schema.ts"
@@ -66,6 +68,25 @@ const checkKey = (key: string, fields: ReadonlyArray<string> | undefined): void 
     "limit.key",
     `${name} is no field of the input${didYouMean(key, fields)}: it has ${fields.join(", ") || "none"}`,
   )
+}
+
+/**
+ * The tenant of a job: the value that the key of its method's limit takes from the input; "" for a limit without a key.
+ * Fails with a sentence that says what is wrong with the value; throws what a key that is a function throws.
+ */
+export const tenantOf = (key: MethodLimit["key"], input: unknown): Result.Result<string, string> => {
+  if (key === undefined) return Result.succeed("")
+  const tenant = typeof key === "string" ? fieldOf(input, key) : key(input)
+  // A promise is not a valid tenant; its rejection must not stay unhandled.
+  if (isPromiseLike(tenant)) tenant.then(undefined, () => undefined)
+  if (isTenant(tenant)) return Result.succeed(tenant)
+  const rule = typeof key === "string" ? `limit.key: the field ${key} must be` : "limit.key must return"
+  return Result.fail(`${rule} ${TENANT_RULE}, not ${kindOf(tenant)}`)
+}
+
+const kindOf = (value: unknown): string => {
+  if (typeof value === "string") return `${Buffer.byteLength(value)} bytes`
+  return value === null ? "null" : typeof value
 }
 
 /**
@@ -139,7 +160,7 @@ const MINUTE_MS = 60_000
  * How much later than its moment a job may start. A slow rate allows more, but less than its interval, so that two
  * starts never meet.
  */
-export const latenessOf = ({ intervalMs }: Rate): number => Math.max(LATE_MS, 0.9 * intervalMs)
+const latenessOf = ({ intervalMs }: Rate): number => Math.max(LATE_MS, 0.9 * intervalMs)
 
 /**
  * Milliseconds from one moment to the next. A minute may also hold starts that are late from the minute before. Where one
@@ -181,4 +202,67 @@ export const reserve = (
   const count = Math.min(wanted, room)
   const next = first + count * spacing
   return { first, count, tat: next, waitMs: Math.max(0, next - until) }
+}
+
+/** Tokens of a rate that this worker has taken from the shared state for its next starts. */
+export class RateTokens {
+  readonly #spacing: number
+  readonly #lateness: number
+  readonly #burst: number
+  /** Grants of tokens, ordered by time: the time of the first token, and how many follow at the rate's spacing. */
+  #grants: Array<{ readonly at: number; readonly count: number }> = []
+  #grantSize = 0
+
+  constructor(rate: Rate) {
+    this.#spacing = spacingOf(rate)
+    this.#lateness = latenessOf(rate)
+    this.#burst = burstOf(rate)
+  }
+
+  /** Adds a grant whose first token is due at `at`. */
+  add(at: number, count: number): void {
+    if (count > 0) this.#grants.push({ at, count })
+  }
+
+  /** Number of tokens that have not expired. */
+  left(now: number): number {
+    this.#forget(now)
+    return this.#grants.reduce((sum, { count }) => sum + count, 0)
+  }
+
+  /** When the next token is due; `undefined`: there is none. */
+  next(now: number): number | undefined {
+    this.#forget(now)
+    return this.#grants[0]?.at
+  }
+
+  /** Uses the first token. */
+  use(): void {
+    this.#drop(1)
+  }
+
+  /**
+   * Tokens to take at least with the next write. It doubles while all tokens are used, so that a high rate costs few
+   * writes.
+   */
+  get grantSize(): number {
+    this.#grantSize = Math.min(this.#burst, Math.max(1, this.#grantSize * 2))
+    return this.#grantSize
+  }
+
+  #forget(now: number): void {
+    for (let first = this.#grants[0]; first !== undefined; first = this.#grants[0]) {
+      const lapsed = Math.ceil((now - this.#lateness - first.at) / this.#spacing)
+      if (lapsed <= 0) return
+      this.#grantSize = 0
+      this.#drop(Math.min(lapsed, first.count))
+    }
+  }
+
+  #drop(some: number): void {
+    const [first, ...rest] = this.#grants
+    if (first === undefined) return
+    const count = first.count - some
+    this.#grants = count > 0 ? [{ at: first.at + some * this.#spacing, count }, ...rest] : rest
+  }
 }

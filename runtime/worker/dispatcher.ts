@@ -7,7 +7,7 @@ import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
 import type { WorkerDescription } from "../cluster/directory.ts"
 import type { EventSender } from "../cluster/events.ts"
-import { type Postponement, Postponements } from "../cluster/postponements.ts"
+import type { Postponement } from "../cluster/postponements.ts"
 import type { Connectivity } from "../connection/connectivity.ts"
 import type { Cancellation } from "../jobs/commands/cancel.ts"
 import type { Rate } from "../options/limit.ts"
@@ -24,7 +24,7 @@ import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
 import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
-import { FirstPostponements, PostponementNotes } from "./limits/postponement-notes.ts"
+import { Postponements } from "./limits/postponements.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
 import { DeliveryEnder } from "./settlement/delivery-ender.ts"
@@ -60,7 +60,7 @@ const REDELIVERY_MS = 1_000
 
 export class Dispatcher {
   /** Tasks that were given back because they could not run, with the reasons. */
-  readonly postponements = new Postponements()
+  readonly postponements: Postponements
   readonly #options: DispatcherOptions
   readonly #clock: Clock
   readonly #buffer: DeliveryBuffer
@@ -72,8 +72,6 @@ export class Dispatcher {
   readonly #leases: LeaseKeeper
   readonly #stalls: StallWatch
   readonly #limiter: Limiter
-  readonly #deferralNotes: PostponementNotes
-  readonly #firstDeferrals = new FirstPostponements()
   /**
    * Calls something in the context in which the worker was made. A slot may become free in the context of a request that cancels a
    * job, or of a handler, whose `AsyncLocalStorage` the next job must not see.
@@ -139,7 +137,7 @@ export class Dispatcher {
         this.#pump()
       },
     })
-    this.#deferralNotes = new PostponementNotes(connection.store, log)
+    this.postponements = new Postponements(connection.store, log)
     this.#executor = new Executor({
       pool,
       limiter: this.#limiter,
@@ -206,7 +204,7 @@ export class Dispatcher {
     }
     const deliveries = pulled
       .filter((delivery) => !this.#isAlreadyHeld(delivery))
-      .map((delivery) => this.#firstDeferrals.markFresh(delivery))
+      .map((delivery) => this.postponements.markFresh(delivery))
     this.#observers.received(deliveries)
     this.#buffer.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
@@ -304,14 +302,6 @@ export class Dispatcher {
     this.#leases.stop()
     this.#stalls.stop()
     this.#watch.stop()
-  }
-
-  /**
-   * Until when tasks of these queues may come back that other workers deferred, in milliseconds since the epoch. Fails
-   * as the store does.
-   */
-  async othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
-    return queues.length === 0 ? 0 : this.#deferralNotes.until(queues)
   }
 
   /** Why tasks that came here do not run: the task of one job, or as many as `max`. */
@@ -427,11 +417,10 @@ export class Dispatcher {
   }
 
   #postpone({ active, delayMs, reason, detail }: LimitRefusal): Settlement {
-    const { token, queue } = active.delivery
+    const { delivery, id = "" } = active
+    const { token, queue } = delivery
     const until = Math.round(this.#clock.now() + delayMs)
-    this.postponements.note({ id: active.id ?? "", queue, until, reason, detail })
-    this.#deferralNotes.note(queue, until)
-    this.#firstDeferrals.note(active.delivery)
+    this.postponements.noteLimited({ id, queue, until, reason, detail }, delivery)
     return { token, then: { kind: "hand-back", delay: delayMs } }
   }
 
@@ -534,7 +523,7 @@ export class Dispatcher {
 
   /** Applies a cancellation. */
   cancelled({ id, run, terminate, reverting }: Cancellation): void {
-    this.#firstDeferrals.forget()
+    this.postponements.forgetFirsts()
     // A late cancellation of an earlier run must not remove the task of this one.
     const matches = this.#buffer.held
       .values()

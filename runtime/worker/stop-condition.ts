@@ -111,7 +111,7 @@ export class ReturningTasks {
   async isOver(): Promise<boolean> {
     const { dispatcher, subscription, log } = this.#options
     try {
-      this.#othersUntil = await dispatcher.othersComeUntil(subscription.queues)
+      this.#othersUntil = await dispatcher.postponements.othersUntil(subscription.queues)
     } catch (cause) {
       // A worker that cannot read the notes must not end; the next empty pull reads them again.
       log.debug("the notes of deferred tasks could not be read", { cause: String(cause) })

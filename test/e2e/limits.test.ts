@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs"
 import type { Client } from "callboard"
 import { describe, expect, test } from "vitest"
-import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
+import { LIMIT_PREFIX } from "../../runtime/worker/limits/permits.ts"
 import { eventually } from "../support/servers/process.ts"
 import { expectSlotKept } from "./blocked-handlers.ts"
 import { sharedBoards } from "./boards.ts"

@@ -1,7 +1,7 @@
 /** Rates and caps across the cluster, with two services on one board, on every transport. */
 import { actor, type Client, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
-import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
+import { LIMIT_PREFIX } from "../../runtime/worker/limits/permits.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"

@@ -4,7 +4,7 @@ import { isTerminal } from "../../runtime/protocol/state.ts"
 import type { Commit, Committed, Driver } from "../../runtime/transport/driver.ts"
 import { decodeStored } from "../../runtime/transport/job-store/codec.ts"
 import type { Store } from "../../runtime/transport/store.ts"
-import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
+import { LIMIT_PREFIX } from "../../runtime/worker/limits/permits.ts"
 
 type Plant = (driver: Driver) => Partial<Driver>
 

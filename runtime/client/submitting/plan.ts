@@ -6,6 +6,7 @@ import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
 import type { ParsedSubmission } from "../../jobs/submission/submission.ts"
 import { milliseconds, timeLimitOf, timeToLive } from "../../options/duration.ts"
 import { findInvalid } from "../../options/json-schema.ts"
+import { tenantOf } from "../../options/limit.ts"
 import { failureOf, refuseInput as refuse } from "../../options/refuse.ts"
 import { repeatHeader, retryHeader } from "../../options/retry-policy.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
@@ -21,7 +22,7 @@ import {
 } from "../../protocol/headers.ts"
 import { bodyOfInput, selectInput } from "../../protocol/input.ts"
 import { DEFAULT_PRIORITY, type JobPosting, type Message } from "../../protocol/message.ts"
-import { checkQueueName, fieldOf, isId, isTenant, MAX_ID_BYTES } from "../../protocol/name.ts"
+import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
 import { isExpired, parseMoment, parseTime } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
 
@@ -74,7 +75,7 @@ const planOrThrow = (submission: ParsedSubmission, context: PlanContext): JobPos
   checkFollowUps(submission, id)
   const given = bodyOfInput(submission, embedOf(submission, placement?.fanOut))
   if (Result.isFailure(given)) return refuse(given.failure.field, given.failure.message)
-  const own = ownHeadersOf(submission, context, times.ttlMs, tenantOf(given.success, context))
+  const own = ownHeadersOf(submission, context, times.ttlMs, tenantIn(given.success, context))
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) throw unsent(submission) ?? new CallboardError("invalid-input", body.failure.message)
   // The input of a chord's body is complete only with the results of its members: its worker checks it.
@@ -183,11 +184,10 @@ const checkInput = (body: Body, { inputSchema, params }: PlanContext): void => {
 /**
  * The tenant whose limit applies to the job. In a header, it lets a worker defer the job without decoding the input.
  */
-const tenantOf = (body: Body, { limitKey, params }: PlanContext): string | undefined => {
+const tenantIn = (body: Body, { limitKey, params }: PlanContext): string | undefined => {
   if (limitKey === undefined) return undefined
   const input = selectInput(body, params)
-  const tenant = Result.isSuccess(input) ? fieldOf(input.success, limitKey) : undefined
-  return isTenant(tenant) ? tenant : undefined
+  return Result.isSuccess(input) ? Result.getOrUndefined(tenantOf(limitKey, input.success)) : undefined
 }
 
 const etaOf = (eta: string | undefined): number | undefined => {

@@ -4,12 +4,14 @@
  * without a handler. When that is full, a task is given back to its broker queue with a delay, and the delivery does
  * not count as an attempt.
  */
+import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
+import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
 import { HIDDEN, hidesKey } from "../../log/redaction.ts"
-import { type Rate, reserve } from "../../options/limit.ts"
+import { type Rate, reserve, tenantOf } from "../../options/limit.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
@@ -17,10 +19,9 @@ import { MAX_TIMER_MS } from "../../transport/timers.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
 import { nameOf, type Target } from "../actors/actor-pool.ts"
 import { precedes } from "../fetch/delivery-buffer.ts"
-import { AdmissionQueue, BacklogEstimate } from "./admission-queue.ts"
-import { Permits } from "./permits.ts"
+import { limitKey, Permits } from "./permits.ts"
 import { Presence } from "./presence.ts"
-import { limitKey, tenantOf } from "./state.ts"
+import { Backlog, WaitingTasks } from "./waiting.ts"
 
 export type Admission =
   /** The task may run. Call `release` once, when its handler has really ended or was never called. */
@@ -76,7 +77,7 @@ export interface LimiterOptions {
 /** The limits of one method and tenant, with the backlog of its queue. */
 interface Gate {
   readonly key: string
-  readonly backlog: BacklogEstimate
+  readonly backlog: Backlog
   readonly local: LocalRate | undefined
   readonly permits: Permits | undefined
   readonly limit: ErasedMethod["limit"]
@@ -102,7 +103,7 @@ export class Limiter {
   readonly #options: LimiterOptions
   readonly #presence: Presence
   readonly #gates = new Map<string, Gate>()
-  readonly #queue: AdmissionQueue<ActiveDelivery>
+  readonly #queue: WaitingTasks<ActiveDelivery>
   /** The gate of each waiting task. */
   readonly #gateByTask = new WeakMap<ActiveDelivery, Gate>()
   readonly #local = new Map<string, LocalRate>()
@@ -121,7 +122,7 @@ export class Limiter {
     this.#options = options
     this.#ttlMs = Math.max(MIN_PRESENCE_MS, options.leaseMs)
     this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
-    this.#queue = new AdmissionQueue({ capacity: options.limitCapacity, precedes })
+    this.#queue = new WaitingTasks({ capacity: options.limitCapacity, precedes })
   }
 
   /** Replaces the rate of a method on this worker; `null`: no rate. */
@@ -170,9 +171,9 @@ export class Limiter {
 
   /** Decides whether a task may run now. */
   admit(name: string, method: ErasedMethod, input: unknown, active: ActiveDelivery): Admission {
-    const tenant = tenantOf(method.limit?.key, input)
-    if (typeof tenant !== "string") return { kind: "invalid", message: tenant.problem }
-    const gate = this.#gateOf(name, method, tenant)
+    const found = tenantIn(method, input)
+    if (Result.isFailure(found)) return { kind: "invalid", message: found.failure }
+    const gate = this.#gateOf(name, method, found.success)
     const now = performance.now()
     if (active.delivery.deliveries > 1) gate.backlog.returned()
     const first = this.#queue.first(gate.key)
@@ -380,7 +381,7 @@ export class Limiter {
     const local = this.#localOf(name, this.#rateOf(name, method))
     const gate: Gate = {
       key,
-      backlog: new BacklogEstimate(),
+      backlog: new Backlog(),
       local,
       permits: this.#permitsOf(key, limit),
       limit,
@@ -466,6 +467,15 @@ export class Limiter {
 
   #surrender(): void {
     for (const { permits } of this.#gates.values()) permits?.recheck()
+  }
+}
+
+/** The tenant of a job, or why it has none. */
+const tenantIn = ({ limit }: ErasedMethod, input: unknown): Result.Result<string, string> => {
+  try {
+    return tenantOf(limit?.key, input)
+  } catch (thrown) {
+    return Result.fail(`limit.key failed: ${jobError(thrown).message}`)
   }
 }
 

@@ -1,15 +1,187 @@
 /**
- * One limit of a method and tenant that all workers share, as this worker takes part in it. The worker holds permits
- * and tokens of the rate. Starting and ending tasks within those costs nothing; the shared state is written only to
- * hold more or fewer.
+ * One limit of a method and tenant that all workers share: its state in the store, how its permits are divided among the
+ * workers, and how this worker takes part in it. The worker holds permits and tokens of the rate. Starting and ending tasks
+ * within those costs nothing; the shared state is written only to hold more or fewer.
  */
+import { createHash } from "node:crypto"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { Log } from "../../log/log.ts"
-import { type Rate, reserve } from "../../options/limit.ts"
+import { type Rate, RateTokens, reserve } from "../../options/limit.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 import type { Store } from "../../transport/store.ts"
 import { nextTurn, sleep } from "../../transport/timers.ts"
 import type { Presence } from "./presence.ts"
-import { decidePermits, isSame, RateTokens } from "./share.ts"
-import { decodeState, encodeState, type LimitState } from "./state.ts"
+
+const State = Schema.Struct({
+  /** Time of the first token of the rate that no worker has taken, by the store's clock. */
+  tat: Schema.optionalKey(Schema.Finite),
+  /** Permits, by the id of the worker that holds them. They count while that worker is alive. */
+  held: Schema.optionalKey(Schema.Record(Schema.String, Schema.Int)),
+  /** Requests, by worker id: since when, by the store's clock, and how many permits in all. */
+  asking: Schema.optionalKey(Schema.Record(Schema.String, Schema.Tuple([Schema.Finite, Schema.Int]))),
+})
+
+/** A worker's request for permits. */
+export interface PermitRequest {
+  readonly since: number
+  /** Permits that it could use in all, including those that it holds. */
+  readonly wanted: number
+}
+
+export interface LimitState {
+  readonly tat: number | undefined
+  readonly held: ReadonlyMap<string, number>
+  readonly asking: ReadonlyMap<string, PermitRequest>
+}
+
+const decode = Schema.decodeUnknownResult(Schema.fromJsonString(State))
+
+/** Decodes the state. A state that is missing or cannot be read is that of a limit that was never used. */
+export const decodeState = (value: Uint8Array | undefined): LimitState => {
+  const decoded = value === undefined ? undefined : Result.getOrUndefined(decode(decoder.decode(value)))
+  const asking = Object.entries(decoded?.asking ?? {}).map(([id, [since, wanted]]) => [id, { since, wanted }] as const)
+  return { tat: decoded?.tat, held: new Map(Object.entries(decoded?.held ?? {})), asking: new Map(asking) }
+}
+
+export const encodeState = ({ tat, held, asking }: LimitState): Uint8Array => {
+  const requests = [...asking].map(([id, { since, wanted }]) => [id, [since, wanted]])
+  return encoder.encode(
+    JSON.stringify({
+      ...(tat === undefined ? {} : { tat }),
+      ...(held.size === 0 ? {} : { held: Object.fromEntries(held) }),
+      ...(asking.size === 0 ? {} : { asking: Object.fromEntries(requests) }),
+    }),
+  )
+}
+
+export const LIMIT_PREFIX = "limit/"
+
+/** Longest tenant that is used in a key as it is, in bytes: a key may have 512. Longer ones are hashed. */
+const MAX_TENANT = 200
+
+/** Key of a method's limit in the store; `tenant` is "" where the limit has no tenants. */
+export const limitKey = (method: string, tenant: string): string => {
+  const plain = Buffer.byteLength(tenant) <= MAX_TENANT && !tenant.startsWith("#")
+  return `${LIMIT_PREFIX}${method}/${plain ? tenant : `#${createHash("sha256").update(tenant).digest("hex")}`}`
+}
+
+/** A worker's own view of its permits and demand. */
+interface Holder {
+  readonly id: string
+  readonly held: number
+  /** Permits in use. */
+  readonly running: number
+  /** Permits that it could use now, including those in use. */
+  readonly wanted: number
+  /** Whether it has not used all its permits for a while. */
+  readonly isIdle: boolean
+}
+
+interface PermitDecision {
+  /** Permits that the worker holds from now on. */
+  readonly held: number
+  /** Permits that it may use while other workers request some; `Infinity` while none does. */
+  readonly share: number
+  readonly state: LimitState
+  /**
+   * Whether other workers must be notified: permits that they requested are free, or this worker requests permits that
+   * they hold.
+   */
+  readonly mustNotify: boolean
+}
+
+/**
+ * Where there are fewer permits than workers that need one, a worker keeps its permits this long before another gets
+ * them.
+ */
+const TURN_MS = 500
+
+interface Contender {
+  readonly id: string
+  readonly held: number
+  readonly demand: number
+  /** Since when the worker requests permits; absent where it does not. */
+  readonly since: number | undefined
+}
+
+/**
+ * The share of a worker. All workers get the same number, but none more than it can use. The remainder goes to workers
+ * that hold permits already, for a while, then to the worker that has waited for the longest time.
+ */
+export const shareOf = (
+  { held, asking }: LimitState,
+  own: Pick<Holder, "id" | "held" | "wanted">,
+  limit: number,
+  now: number,
+): number => {
+  const others = [...new Set([...held.keys(), ...asking.keys()])].filter((id) => id !== own.id)
+  const parties: ReadonlyArray<Contender> = [
+    { id: own.id, held: own.held, demand: own.wanted, since: asking.get(own.id)?.since ?? now },
+    ...others.map((id) => {
+      const request = asking.get(id)
+      const holds = held.get(id) ?? 0
+      return { id, held: holds, demand: Math.max(holds, request?.wanted ?? 0), since: request?.since }
+    }),
+  ].sort((a, b) => a.demand - b.demand)
+  let left = limit
+  for (const [at, { id, demand }] of parties.entries()) {
+    const rest = parties.slice(at)
+    const even = Math.floor(left / rest.length)
+    if (demand > even) {
+      const order = rest.sort((a, b) => rankOf(a, even, now) - rankOf(b, even, now) || before(a, b))
+      const place = order.findIndex((party) => party.id === own.id)
+      return even + (place < left % rest.length ? 1 : 0)
+    }
+    if (id === own.id) return demand
+    left -= demand
+  }
+  return own.wanted
+}
+
+const rankOf = ({ held, since }: Contender, even: number, now: number): number => {
+  if (held <= even) return 1
+  return since === undefined || now - since < TURN_MS ? 0 : 2
+}
+
+const before = (a: Contender, b: Contender): number => (a.since ?? 0) - (b.since ?? 0) || (a.id < b.id ? -1 : 1)
+
+/** Decides the permits of a worker. `state` contains only workers that are alive. */
+export const decidePermits = (state: LimitState, own: Holder, limit: number, now: number): PermitDecision => {
+  const { id, running, wanted } = own
+  const request = state.asking.get(id)
+  // Permits that the state does not show were given to other workers meanwhile. Only those in use cannot be taken back.
+  const before = Math.max(running, Math.min(own.held, state.held.get(id) ?? 0))
+  let others = 0
+  for (const [holder, count] of state.held) if (holder !== id) others += count
+  const free = limit - others - before
+  const isContested = [...state.asking.keys()].some((asker) => asker !== id)
+  const share = shareOf(state, { id, held: before, wanted }, limit, now)
+  let held = before
+  if (held < share) held += Math.max(0, Math.min(free, share - held))
+  else if (isContested) held = Math.max(running, Math.min(held, share))
+  else if (own.isIdle) held = Math.max(running, Math.min(held, wanted))
+
+  const isStarved = wanted > held
+  const mustForget = request !== undefined && !isStarved && (own.isIdle || held !== state.held.get(id))
+  const asking = new Map(state.asking)
+  if (mustForget) asking.delete(id)
+  else if (isStarved && mustAsk(request, wanted, held !== before)) asking.set(id, { since: now, wanted })
+  const holders = new Map(state.held)
+  if (held > 0) holders.set(id, held)
+  else holders.delete(id)
+  const asksAnew = isStarved && request === undefined && others > 0
+  return {
+    held,
+    share: isContested ? share : Number.POSITIVE_INFINITY,
+    state: { tat: state.tat, held: holders, asking },
+    mustNotify: asksAnew || (isContested && (held < before || mustForget)),
+  }
+}
+
+/** A small change of a request is not worth a write. A worker that got permits goes to the end of the waiting order. */
+const mustAsk = (request: PermitRequest | undefined, wanted: number, hasChanged: boolean): boolean =>
+  request === undefined || hasChanged || wanted >= 2 * request.wanted || 2 * wanted <= request.wanted
 
 export interface PermitsOptions {
   readonly key: string
@@ -210,9 +382,10 @@ export class Permits {
       // Returned permits are not used from now on, whatever becomes of the write.
       this.#held = Math.min(this.#held, decision.held)
       this.#share = decision.share
-      if (!isSame(found, next)) {
+      const value = encodeState(next)
+      if (Buffer.compare(value, encodeState(found)) !== 0) {
         const expect = entry?.revision ?? ""
-        const written = await store.write([{ key, value: encodeState(next), expect, ttl: ttlOf(next, now) }])
+        const written = await store.write([{ key, value, expect, ttl: ttlOf(next, now) }])
         if (written === "conflict") {
           // A random delay keeps the workers from trying again at the same moment.
           await sleep(wait * Math.random())

@@ -5,7 +5,9 @@
 import { generateId } from "../../id.ts"
 import { encoder } from "../../protocol/text.ts"
 import type { Store } from "../../transport/store.ts"
-import { HOLDER_PREFIX } from "./state.ts"
+
+/** Prefix of the entries that workers with permits or requests keep alive. */
+export const HOLDER_PREFIX = "limit-holder/"
 
 /** Time for which the answer about another worker is cached. */
 const BELIEVED_MS = 500

@@ -1,7 +1,15 @@
 import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { burstOf, parseRate, type Rate, reserve, spacingOf } from "../../../../runtime/options/limit.ts"
+import {
+  burstOf,
+  parseRate,
+  type Rate,
+  RateTokens,
+  reserve,
+  spacingOf,
+  tenantOf,
+} from "../../../../runtime/options/limit.ts"
 
 const rate = (input: unknown): Rate => Result.getOrThrow(parseRate(input))
 
@@ -109,4 +117,87 @@ describe("reserving", () => {
     const answer = reserve(rate("1/s"), 10 * 3_600_000, 0, { wanted: 1, aheadMs: 0 })
     expect(answer).toMatchObject({ count: 0, waitMs: 1_000 })
   })
+})
+
+describe("moments of a rate", () => {
+  test("are used in order, and lapse when they are too late", () => {
+    const pace = new RateTokens({ intervalMs: 1_000 })
+    pace.add(5_000, 2)
+    expect(pace.next(0)).toBe(5_000)
+    pace.use()
+    expect(pace.next(0)).toBe(6_000)
+    expect(pace.left(6_800)).toBe(1)
+    expect(pace.left(6_901)).toBe(0)
+  })
+
+  /** Workers that always have waiting tasks, each late now and then, over minutes of simulated time. */
+  const simulate = (simulated: Rate, workers: number, ms: number): ReadonlyArray<number> => {
+    let seed = 7
+    const random = () => {
+      seed = (seed * 16_807) % 2_147_483_647
+      return seed / 2_147_483_647
+    }
+    const starts: Array<number> = []
+    let tat: number | undefined
+    const all = Array.from({ length: workers }, () => ({
+      pace: new RateTokens(simulated),
+      nextRequestAt: 0,
+      answerAt: -1,
+      freeAt: 0,
+    }))
+    for (let now = 0; now < ms; now++)
+      for (const worker of all) {
+        if (now < worker.freeAt) continue
+        // A busy machine: up to a fifth of a second, ten times a minute.
+        if (random() < 1 / 6_000) worker.freeAt = now + 200 * random()
+        for (let at = worker.pace.next(now); at !== undefined && at <= now; at = worker.pace.next(now)) {
+          worker.pace.use()
+          starts.push(now)
+        }
+        const missing = 64 - worker.pace.left(now)
+        if (worker.answerAt < 0 && now >= worker.nextRequestAt && missing > 0) worker.answerAt = now + 20 * random()
+        if (worker.answerAt < 0 || now < worker.answerAt) continue
+        worker.answerAt = -1
+        const wanted = Math.max(missing, worker.pace.grantSize)
+        const taken = reserve(simulated, tat, now, { wanted, aheadMs: 250 })
+        ;({ tat } = taken)
+        worker.pace.add(taken.first, taken.count)
+        worker.nextRequestAt = taken.count < wanted ? now + Math.max(taken.waitMs, 125) : now
+      }
+    return starts
+  }
+
+  test.each([
+    ["1/s", 1],
+    ["1/s", 3],
+    ["10/s", 1],
+    ["10/s", 3],
+    ["100/s", 2],
+    ["1000/s", 2],
+  ])("%s with %d workers: within three percent, and no minute has more than it may", (text, workers) => {
+    const each = rate(text)
+    const minutes = 3
+    const starts = simulate(each, workers, minutes * 60_000)
+    const perMinute = 60_000 / each.intervalMs
+    expect(starts.length).toBeGreaterThan(0.97 * minutes * perMinute)
+    let max = 0
+    for (let first = 0, last = 0; last < starts.length; last++) {
+      while ((starts[last] ?? 0) - (starts[first] ?? 0) >= 60_000) first++
+      max = Math.max(max, last - first + 1)
+    }
+    expect(max).toBeLessThanOrEqual(perMinute + 1)
+  })
+})
+
+test("the tenant is what the key takes from the input", () => {
+  expect(tenantOf(undefined, { who: "acme" })).toEqual(Result.succeed(""))
+  expect(tenantOf("who", { who: "acme" })).toEqual(Result.succeed("acme"))
+  expect(tenantOf(() => "acme", undefined)).toEqual(Result.succeed("acme"))
+  expect(tenantOf("who", { who: 5 })).toEqual(
+    Result.fail("limit.key: the field who must be text of 1 to 255 bytes, not number"),
+  )
+  expect(tenantOf("who", null)).toEqual(
+    Result.fail("limit.key: the field who must be text of 1 to 255 bytes, not undefined"),
+  )
+  expect(tenantOf(() => null, {})).toEqual(Result.fail("limit.key must return text of 1 to 255 bytes, not null"))
 })

@@ -2,7 +2,7 @@
 import { actor, type InvalidActor } from "callboard"
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
-import { decodeState, encodeState, limitKey } from "../../../../../runtime/worker/limits/state.ts"
+import { decodeState, encodeState, limitKey } from "../../../../../runtime/worker/limits/permits.ts"
 import { block } from "../../../../support/block.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"

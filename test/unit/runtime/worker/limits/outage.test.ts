@@ -7,7 +7,7 @@ import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import { settingsOf } from "../../../../../runtime/service/settings.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
-import { limitKey } from "../../../../../runtime/worker/limits/state.ts"
+import { limitKey } from "../../../../../runtime/worker/limits/permits.ts"
 import { startWorker } from "../../../../../runtime/worker/worker.ts"
 import { faulty, sleep } from "../../../../support/faulty-board.ts"
 

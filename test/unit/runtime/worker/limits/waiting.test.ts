@@ -1,14 +1,10 @@
-/** The queue in which tasks wait for limits, when deferred tasks come back, and how rates are kept. */
-
-import { Result } from "effect"
+/** The tasks that wait for limits, and when postponed tasks come back. */
 import { describe, expect, test } from "vitest"
-import { parseRate, type Rate, reserve } from "../../../../../runtime/options/limit.ts"
-import { AdmissionQueue, BacklogEstimate, MAX_WAIT_MS } from "../../../../../runtime/worker/limits/admission-queue.ts"
-import { RateTokens } from "../../../../../runtime/worker/limits/share.ts"
+import { Backlog, MAX_WAIT_MS, WaitingTasks } from "../../../../../runtime/worker/limits/waiting.ts"
 
 describe("a queue", () => {
   const queueFor = (capacity: number) =>
-    new AdmissionQueue<number>({ capacity: () => capacity, precedes: (a, b) => a < b })
+    new WaitingTasks<number>({ capacity: () => capacity, precedes: (a, b) => a < b })
 
   test("keeps each queue in order", () => {
     const queue = queueFor(9)
@@ -54,7 +50,7 @@ describe("a queue", () => {
 
 describe("a backlog", () => {
   test("brings deferred tasks back before there is space for them, not after", () => {
-    const backlog = new BacklogEstimate(0)
+    const backlog = new Backlog(0)
     backlog.setWaiting(true, 0)
     for (let at = 1; at <= 50; at++) backlog.started(at * 6)
     expect(backlog.spacing(300)).toBeCloseTo(6, 0)
@@ -66,7 +62,7 @@ describe("a backlog", () => {
   })
 
   test("whose speed is unknown is tried soon, and more seldom if it does not move", () => {
-    const backlog = new BacklogEstimate(0)
+    const backlog = new Backlog(0)
     backlog.setWaiting(true, 0)
     const first = Array.from({ length: 3_000 }, () => backlog.postponedMs(400, 1, 0.5, 0))
     expect(first[0]).toBe(100)
@@ -75,7 +71,7 @@ describe("a backlog", () => {
   })
 
   test("of ten thousand costs two hundred looks a second, and ends after some minutes however many wait", () => {
-    const backlog = new BacklogEstimate(0)
+    const backlog = new Backlog(0)
     backlog.setWaiting(true, 0)
     for (let at = 1; at <= 50; at++) backlog.started(at * 60_000)
     const delays = Array.from({ length: 10_000 }, () => backlog.postponedMs(3_000_000, 9, 0.5, 0))
@@ -90,7 +86,7 @@ describe("a backlog", () => {
 describe("a backlog where pulls take long", () => {
   /** Delay of the last of this many tasks, each of which has come again. */
   const last = (count: number, pullMs: number, now = 60_000): number => {
-    const backlog = new BacklogEstimate(0)
+    const backlog = new Backlog(0)
     backlog.setWaiting(true, 0)
     return Array.from({ length: count }, () => backlog.postponedMs(now, 2, 0.5, pullMs)).at(-1) ?? Number.NaN
   }
@@ -109,80 +105,10 @@ describe("a backlog where pulls take long", () => {
   })
 
   test("that moves is back before there is space", () => {
-    const backlog = new BacklogEstimate(0)
+    const backlog = new Backlog(0)
     backlog.setWaiting(true, 0)
     for (let at = 1; at <= 50; at++) backlog.started(at * 6)
     const delays = Array.from({ length: 1_000 }, () => backlog.postponedMs(300, 3, 0.5, 50))
     expect(delays.at(-1)).toBeLessThan(4_000)
-  })
-})
-
-describe("moments of a rate", () => {
-  test("are used in order, and lapse when they are too late", () => {
-    const pace = new RateTokens({ intervalMs: 1_000 })
-    pace.add(5_000, 2)
-    expect(pace.next(0)).toBe(5_000)
-    pace.use()
-    expect(pace.next(0)).toBe(6_000)
-    expect(pace.left(6_800)).toBe(1)
-    expect(pace.left(6_901)).toBe(0)
-  })
-
-  /** Workers that always have waiting tasks, each late now and then, over minutes of simulated time. */
-  const simulate = (rate: Rate, workers: number, ms: number): ReadonlyArray<number> => {
-    let seed = 7
-    const random = () => {
-      seed = (seed * 16_807) % 2_147_483_647
-      return seed / 2_147_483_647
-    }
-    const starts: Array<number> = []
-    let tat: number | undefined
-    const all = Array.from({ length: workers }, () => ({
-      pace: new RateTokens(rate),
-      nextRequestAt: 0,
-      answerAt: -1,
-      freeAt: 0,
-    }))
-    for (let now = 0; now < ms; now++)
-      for (const worker of all) {
-        if (now < worker.freeAt) continue
-        // A busy machine: up to a fifth of a second, ten times a minute.
-        if (random() < 1 / 6_000) worker.freeAt = now + 200 * random()
-        for (let at = worker.pace.next(now); at !== undefined && at <= now; at = worker.pace.next(now)) {
-          worker.pace.use()
-          starts.push(now)
-        }
-        const missing = 64 - worker.pace.left(now)
-        if (worker.answerAt < 0 && now >= worker.nextRequestAt && missing > 0) worker.answerAt = now + 20 * random()
-        if (worker.answerAt < 0 || now < worker.answerAt) continue
-        worker.answerAt = -1
-        const wanted = Math.max(missing, worker.pace.grantSize)
-        const taken = reserve(rate, tat, now, { wanted, aheadMs: 250 })
-        ;({ tat } = taken)
-        worker.pace.add(taken.first, taken.count)
-        worker.nextRequestAt = taken.count < wanted ? now + Math.max(taken.waitMs, 125) : now
-      }
-    return starts
-  }
-
-  test.each([
-    ["1/s", 1],
-    ["1/s", 3],
-    ["10/s", 1],
-    ["10/s", 3],
-    ["100/s", 2],
-    ["1000/s", 2],
-  ])("%s with %d workers: within three percent, and no minute has more than it may", (text, workers) => {
-    const rate = Result.getOrThrow(parseRate(text))
-    const minutes = 3
-    const starts = simulate(rate, workers, minutes * 60_000)
-    const perMinute = 60_000 / rate.intervalMs
-    expect(starts.length).toBeGreaterThan(0.97 * minutes * perMinute)
-    let max = 0
-    for (let first = 0, last = 0; last < starts.length; last++) {
-      while ((starts[last] ?? 0) - (starts[first] ?? 0) >= 60_000) first++
-      max = Math.max(max, last - first + 1)
-    }
-    expect(max).toBeLessThanOrEqual(perMinute + 1)
   })
 })

@@ -33,18 +33,18 @@ export const MAX_WAIT_MS = 5 * 60_000
 /** Starts after which the older half is forgotten. */
 const MAX_STARTS = 64
 
-export interface AdmissionQueueOptions<A> {
+export interface WaitingTasksOptions<A> {
   /** Largest number of waiting tasks in all queues together. */
   readonly capacity: () => number
   readonly precedes: (a: A, b: A) => boolean
 }
 
-export class AdmissionQueue<A> {
-  readonly #options: AdmissionQueueOptions<A>
+export class WaitingTasks<A> {
+  readonly #options: WaitingTasksOptions<A>
   readonly #queues = new Map<string, Array<A>>()
   #size = 0
 
-  constructor(options: AdmissionQueueOptions<A>) {
+  constructor(options: WaitingTasksOptions<A>) {
     this.#options = options
   }
 
@@ -114,7 +114,7 @@ export class AdmissionQueue<A> {
  * Estimates how fast one queue moves and how many of its tasks are deferred, and so when a deferred task should come
  * back.
  */
-export class BacklogEstimate {
+export class Backlog {
   readonly #phase: number
   /** Time since which starts are counted; `undefined` while no task waits. */
   #since: number | undefined
