@@ -177,6 +177,7 @@ export interface StepPort {
 export interface StepCall {
   interrupt: (() => void) | undefined
   pending: Promise<unknown> | undefined
+  isEffect: boolean
   trace: Trace | undefined
 }
 
@@ -313,7 +314,7 @@ export class StepCalls {
     limitMs: number | undefined,
     run: (step: Step) => unknown,
   ): Promise<Outcome> {
-    const call: StepCall = { interrupt: undefined, pending: undefined, trace: undefined }
+    const call: StepCall = { interrupt: undefined, pending: undefined, isEffect: false, trace: undefined }
     const step = new RunningStep(this.#options, name, attempt)
     let late: string | undefined
     const stop = (ms: number) => () => {

@@ -2,6 +2,7 @@
  * One delivery while this worker has it, from the pull to its settlement, the list of all that it has, and the fields of log lines
  * about one.
  */
+import type * as Fiber from "effect/Fiber"
 import type * as Result from "effect/Result"
 import type { ErasedMethod } from "../actor/actor.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
@@ -20,7 +21,7 @@ import type { JobDelivery, Settlement } from "../transport/job-store/transport.t
 import type { ServedActor } from "./actors/served-actor.ts"
 
 /** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */
-type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"
+export type StopReason = "timeout" | "cancelled" | "superseded" | "hand-back"
 
 /** Without a reason, `abort` makes an exception with its stack. */
 const ENDED = "the delivery was ended"
@@ -56,8 +57,10 @@ export class ActiveDelivery {
   called = false
   /** Whether the worker fetches nothing ahead for the slot of the handler, because it runs for long. */
   isLong = false
-  /** Set when the delivery was ended from outside, also before its handler ran. */
-  stop: InterruptReason | undefined
+  /** Why the delivery was ended from outside, also before its handler ran. The first reason stays. */
+  stop: StopReason | undefined
+  /** The fiber of its run, once that has begun. Only the wait for the handler can be interrupted. */
+  fiber: Fiber.Fiber<unknown, unknown> | undefined
   /** Whether the job was cancelled while this worker had it, and its steps are to be reverted. */
   isToRevert = false
   /** How long its task is away when it is handed back, in milliseconds. */
@@ -106,10 +109,17 @@ export class ActiveDelivery {
   }
 
   /** Ends the delivery from outside, also while it is still being prepared. The first reason wins. */
-  end(reason: InterruptReason): void {
-    this.stop ??= reason
+  end(reason: StopReason): void {
+    if (this.stop !== undefined) return
+    this.stop = reason
     this.#ended?.abort(ENDED)
-    this.run?.end(reason)
+    this.run?.stopped()
+    this.leave()
+  }
+
+  /** Ends the wait for the handler. */
+  leave(): void {
+    this.fiber?.interruptUnsafe()
   }
 
   /** Fires when the delivery is ended from outside. Made on first use, since few wait for the transport. */
@@ -229,19 +239,19 @@ export class HandlerRun {
   isWatched = false
   /** Whether the run was reported as started. A hand-back then has to take that back. */
   reported = false
-  stop: InterruptReason | undefined
   /** The abort reason that the handler's signal got at the soft limit. */
   softReason: DOMException | undefined
   #cancelReason: DOMException | undefined
   /** The durable steps of the job, once it has begun one, or where its steps are to be reverted. */
   steps: RunSteps | undefined
-  /** Ends the wait for the handler: an Effect is interrupted, a promise is no longer awaited. */
-  interrupt: (() => void) | undefined
+  /** Whether the handler is an Effect that has not ended. */
+  isEffect = false
   /** The promise of the handler while it has not settled, even if it is not awaited any more. */
   pending: Promise<unknown> | undefined
   /** The trace of the attempt; `undefined` where attempts are not traced. */
   trace: Trace | undefined
   readonly clock: Clock
+  readonly #delivery: StoppableDelivery
   #abort: AbortController | undefined
   /** The time limits while their clock is stopped by `hold`. */
   #limits: { readonly hardMs: number; readonly softMs: number } | undefined
@@ -258,7 +268,9 @@ export class HandlerRun {
     readonly hardMs: number
     readonly softMs: number
     readonly clock?: Clock
+    readonly delivery: StoppableDelivery
   }) {
+    this.#delivery = fields.delivery
     this.clock = fields.clock ?? systemClock
     this.posting = fields.posting
     this.task = fields.task
@@ -270,6 +282,11 @@ export class HandlerRun {
     this.beganAt = this.clock.monotonic()
     this.hardAt = this.beganAt + fields.hardMs
     this.softAt = this.beganAt + fields.softMs
+  }
+
+  /** Why its delivery was ended from outside. */
+  get stop(): StopReason | undefined {
+    return this.#delivery.stop
   }
 
   /** Whether the run was ended from outside, so that its outcome is ignored. */
@@ -346,23 +363,28 @@ export class HandlerRun {
     this.softAt = Number.POSITIVE_INFINITY
   }
 
-  /** Ends the run from outside. The first reason wins. */
-  end(reason: InterruptReason): void {
-    if (this.stop !== undefined) return
-    this.stop = reason
-    this.#abort?.abort(stopReason(reason))
-    this.interrupt?.()
+  /** Fires the handler's signal: the delivery was ended from outside. */
+  stopped(): void {
+    this.#abort?.abort(stopReason(this.stop))
+  }
+
+  /** Ends the wait for the handler. */
+  leave(): void {
+    this.#delivery.leave()
   }
 }
 
-const STOPPED: Readonly<Record<InterruptReason, readonly [message: string, name: string]>> = {
+/** The delivery of a run, as far as a run uses it. */
+type StoppableDelivery = Pick<ActiveDelivery, "stop" | "leave">
+
+const STOPPED: Readonly<Record<StopReason, readonly [message: string, name: string]>> = {
   timeout: ["the hard time limit was reached", "TimeoutError"],
   cancelled: ["the job was cancelled", "AbortError"],
   superseded: ["another worker has the job", "AbortError"],
   "hand-back": ["the worker stops", "AbortError"],
 }
 
-const stopReason = (stop: InterruptReason | undefined): DOMException | undefined =>
+const stopReason = (stop: StopReason | undefined): DOMException | undefined =>
   stop === undefined ? undefined : new DOMException(...STOPPED[stop])
 
 /**

@@ -15,10 +15,11 @@ import { isTerminal } from "../protocol/state.ts"
 import type { Claim, ClaimAnswer, JobDelivery, Settlement } from "../transport/job-store/transport.ts"
 import { type ActiveDelivery, type HandlerRun, jobFields } from "./active-delivery.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
-import type { TimeLimits } from "./attempt/method-settings.ts"
+import { MethodSettingsCache, type TimeLimits } from "./attempt/method-settings.ts"
+import { OutcomeDecider } from "./attempt/outcome-decider.ts"
 import { copiesIn, findSameTask, hasExpired } from "./attempt/parsed-delivery.ts"
+import { Preparation, type PreparationOptions } from "./attempt/preparation.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
-import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
@@ -27,8 +28,10 @@ import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
 import { Postponements } from "./limits/postponements.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
+import { type RunParts, type Slots, startRun } from "./run.ts"
 import { DeliveryEnder } from "./settlement/delivery-ender.ts"
 import type { EarlyAcks } from "./settlement/early-acks.ts"
+import { SettlementStore } from "./settlement/settlement-store.ts"
 import type { Observers } from "./telemetry/observer.ts"
 
 export interface DispatcherOptions {
@@ -45,12 +48,12 @@ export interface DispatcherOptions {
   /** Releases jobs that depend on jobs which end here. */
   readonly dependents: Dependents
   /** How long a redelivered job is to be left to another worker that may run it. */
-  readonly holdOffMs: ExecutorOptions["holdOffMs"]
-  readonly isServedElsewhere: ExecutorOptions["isServedElsewhere"]
+  readonly holdOffMs: PreparationOptions["holdOffMs"]
+  readonly isServedElsewhere: PreparationOptions["isServedElsewhere"]
   /** Whether a task is revoked. */
-  readonly isRevoked: ExecutorOptions["isRevoked"]
+  readonly isRevoked: PreparationOptions["isRevoked"]
   /** Whether the meta data of a job was changed before its first attempt. */
-  readonly isChanged: ExecutorOptions["isChanged"]
+  readonly isChanged: PreparationOptions["isChanged"]
   /** Whether tasks of a queue may start now. */
   readonly allows: (queue: string) => boolean
 }
@@ -58,7 +61,7 @@ export interface DispatcherOptions {
 /** Delay for a redelivered task that this worker has not finished with yet. */
 const REDELIVERY_MS = 1_000
 
-export class Dispatcher {
+export class Dispatcher implements Slots {
   /** Tasks that were given back because they could not run, with the reasons. */
   readonly postponements: Postponements
   readonly #options: DispatcherOptions
@@ -66,7 +69,8 @@ export class Dispatcher {
   readonly #buffer: DeliveryBuffer
   readonly #observers: Observers
   readonly #watch: RunWatch
-  readonly #executor: Executor
+  readonly #settings: MethodSettingsCache
+  readonly #run: RunParts
   readonly #processes: ProcessPool
   readonly #ender: DeliveryEnder
   readonly #leases: LeaseKeeper
@@ -90,24 +94,19 @@ export class Dispatcher {
     this.#buffer = buffer
     this.#observers = observers
     buffer.onFree = () => this.#pump()
-    this.#ender = new DeliveryEnder({
-      jobs,
-      buffer,
-      early: options.early,
-      connectivity: options.connectivity,
-      observers,
-      log,
-      external: worker.external,
-      afterFault: (active, cause) => this.#executor.afterFault(active, cause),
-      onStored: (record) => options.dependents.stored(record),
-    })
+    const { early, dependents, connectivity } = options
+    const { external } = worker
+    this.#settings = new MethodSettingsCache(worker.keep)
+    const decider = new OutcomeDecider(pool, this.#settings, external, connection.transport.capabilities.maxTask)
+    const store = new SettlementStore(jobs, log, connectivity)
+    this.#ender = new DeliveryEnder({ jobs, store, decider, buffer, early, observers, dependents, external, log })
     this.#watch = new RunWatch(
       buffer.held,
       jobs,
       log,
       (at) => this.#leases.deadline(at),
       (active) => this.#runsLong(active),
-      ({ task, posting }, progress) => worker.external?.progressed(task, posting, progress),
+      ({ task, posting }, progress) => external?.progressed(task, posting, progress),
       () => this.#leases.list(),
       clock,
     )
@@ -138,15 +137,14 @@ export class Dispatcher {
       },
     })
     this.postponements = new Postponements(connection.store, log)
-    this.#executor = new Executor({
+    const preparing: PreparationOptions = {
       pool,
       limiter: this.#limiter,
       clock,
-      processes,
       claims: new Batcher<Claim, ClaimAnswer>((claims) => jobs.claim(claims)),
       client,
       store: connection.store,
-      untilConnected: (ms, signal) => options.connectivity.untilConnected(ms, signal),
+      untilConnected: (ms, signal) => connectivity.untilConnected(ms, signal),
       freezes: () => {
         this.#stalls.leasesInDoubt()
         return this.#stalls.freezes
@@ -162,23 +160,21 @@ export class Dispatcher {
       lostCap: worker.lostCap,
       unknownGraceMs: worker.unknownGraceMs,
       maxBody: worker.maxBody,
-      maxTask: connection.transport.capabilities.maxTask,
-      external: worker.external,
+      external,
       languages: worker.languages,
       isRevoked: options.isRevoked,
       isChanged: options.isChanged,
       holdOffMs: options.holdOffMs,
       isServedElsewhere: options.isServedElsewhere,
-      take: (active, record) => options.early.take(active, record, (settlement) => this.#ender.settle(settlement)),
-      onFinished: (record) => options.dependents.stored(record),
-      onRun: (active) => this.#handlerStarts(active),
-      onExecuted: (active, settlement) => this.#executed(active, settlement),
+      onFinished: (record) => dependents.stored(record),
       onPostponement: (postponement) => this.postponements.note(postponement),
       postpone: (refusal) => {
         buffer.postponed()
         return this.#postpone(refusal)
       },
-    })
+    }
+    const preparation = new Preparation(preparing, this.#settings, decider)
+    this.#run = { preparation, decider, processes, early, store, ender: this.#ender, slots: this, log }
     this.#leases = keepLeases({
       worker: worker.name,
       jobs,
@@ -298,7 +294,7 @@ export class Dispatcher {
   async end(): Promise<void> {
     await this.#processes.close()
     await this.#limiter.close()
-    this.#ender.stop()
+    this.#run.store.stop()
     this.#leases.stop()
     this.#stalls.stop()
     this.#watch.stop()
@@ -320,7 +316,9 @@ export class Dispatcher {
    * served here.
    */
   limitTime(task: string, limits: TimeLimits): boolean {
-    return this.#executor.limitTime(task, limits)
+    const target = this.#options.pool.resolve(task, null)
+    if (target.found) this.#settings.limitTime(target.method, limits)
+    return target.found
   }
 
   /** Replaces the rate of a method on this worker; null: no rate. False if the method is not served here. */
@@ -346,33 +344,23 @@ export class Dispatcher {
           return
         }
         if (active === ready) this.#limiter.grant(active)
-        this.#within(() => this.#executor.execute(active))
+        this.#within(startRun, this.#run, active)
       }
     } finally {
       this.#pumping = false
     }
   }
 
-  #executed(active: ActiveDelivery, settlement: Settlement | undefined): void {
+  handlerEnded(active: ActiveDelivery): void {
     try {
-      if (active.mustWait) {
-        this.#waitForLimit(active)
-        this.#pump()
-        return
-      }
       this.#handlerEnded(active)
       this.#pump()
     } catch (cause) {
       // The outcome is stored even if something else fails.
       this.#ender.fault(active, cause)
     }
-    if (settlement === undefined) {
-      if (active.run?.stop === "superseded") this.#ender.refused(active, undefined)
-      this.#buffer.drop(active)
-    } else this.#ender.end(active, settlement)
   }
 
-  /** Called when the handler of a delivery has ended, or will not be called. */
   #handlerEnded(active: ActiveDelivery): void {
     this.#buffer.handlerEnded(active)
     if (active.run !== undefined) this.#watch.ended(active.run)
@@ -390,7 +378,11 @@ export class Dispatcher {
     }
   }
 
-  /** Makes a task that may not start yet wait for its limit, without a slot. */
+  waitForLimit(active: ActiveDelivery): void {
+    this.#waitForLimit(active)
+    this.#pump()
+  }
+
   #waitForLimit(active: ActiveDelivery): void {
     active.mustWait = false
     if (active.stop !== undefined || this.#closed || !this.#options.allows(active.delivery.queue)) {
@@ -429,8 +421,7 @@ export class Dispatcher {
     this.handBackSurplus()
   }
 
-  /** Called when a handler is about to be called. */
-  #handlerStarts(active: ActiveDelivery): void {
+  handlerStarts(active: ActiveDelivery): void {
     if (this.#buffer.isExpectedLong(active)) this.#runsLong(active)
     const { run } = active
     if (run === undefined) return
@@ -452,7 +443,7 @@ export class Dispatcher {
       startedAt: run.startedAt,
       hardSeconds: run.hardMs / 1000,
       rejects: run.method.acks?.onTimeout === "reject",
-      keepMs: this.#executor.keepFailedMs(run.method),
+      keepMs: this.#settings.of(run.method).keep.failureMs,
       once: offQueue || run.method.onLost === "fail",
     }
   }

@@ -14,88 +14,109 @@ import * as References from "effect/References"
 import * as Result from "effect/Result"
 import type { Job } from "../../actor/job.ts"
 import type { JobLog } from "../../actor/step.ts"
-import { runEffect } from "../../async/maybe-effect.ts"
 import { isPromiseLike } from "../../async/timers.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { firstIssue, type InvalidValue } from "../../options/json-schema.ts"
 import type { Trace } from "../../tracing/context.ts"
 
-/** State of one call, which lets it be ended from outside. */
+/** State of one call of user code. */
 export interface Invocation {
-  /** Ends the wait for the call: an Effect is interrupted, a promise is no longer awaited. */
-  interrupt: (() => void) | undefined
   /** The promise that the call returned while it has not settled, even if it is not awaited any more. */
   pending: Promise<unknown> | undefined
+  /** Whether the call is an Effect that has not ended. */
+  isEffect: boolean
   /** The trace of the attempt; absent where attempts are not traced. */
   readonly trace?: Trace | undefined
 }
 
-/** Takes the exit of a call. It must not throw. */
-export type OnExit = (exit: Exit.Exit<unknown, unknown>) => void
+/** How a call ended. It fails with what the user's code threw; a defect is an error of the worker itself. */
+export type CallExit = Exit.Exit<unknown, unknown>
 
 /** Calls something in a context of its own, as `AsyncLocalStorage.run` does. */
 type Within = <A>(work: () => A) => A
 
+type Resume = (exit: CallExit) => void
+
 /**
- * Calls at once, and hands the result or the error to `done`: in the same turn where the call returns neither a promise nor
- * an Effect. What an Effect logs is logged as lines of the job.
+ * Calls user code at once, and waits for what it returns. If the wait is interrupted, an Effect is interrupted and its
+ * finalizers are awaited, and a promise is no longer awaited. What an Effect logs is logged as lines of the job.
  */
 export const invoke = (
   run: Invocation,
   job: Pick<Job, "log">,
   call: () => unknown,
-  done: OnExit,
   within?: Within,
-): void => {
-  let now: Exit.Exit<unknown, unknown> | undefined
-  let fiber: Fiber.Fiber<unknown, unknown> | undefined
-  let promise: Promise<unknown> | undefined
-  try {
-    const answer = inContext(run, within, call)
-    // An answer that throws when it is touched, such as a revoked proxy, is a failure of the call.
-    if (isEffect(answer)) fiber = fork(run, job, answer, within)
-    else if (isPromiseLike(answer)) promise = Promise.resolve(answer)
-    else now = Exit.succeed(answer)
-  } catch (thrown) {
-    now = Exit.fail(thrown)
-  }
-  if (promise !== undefined) settle(run, promise, done)
-  else if (fiber !== undefined) join(run, fiber, done)
-  else if (now !== undefined) done(now)
-}
+): Effect.Effect<unknown, unknown> =>
+  Effect.callback<unknown, unknown>((resume) => {
+    let answer: unknown
+    try {
+      answer = inContext(run, within, call)
+      // An answer that throws when it is touched, such as a revoked proxy, is a failure of the call.
+      if (isEffect(answer)) return join(run, fork(run, job, answer, within), resume)
+      if (isPromiseLike(answer)) return settle(run, Promise.resolve(answer), resume)
+    } catch (thrown) {
+      return resume(Exit.fail(thrown))
+    }
+    return resume(Exit.succeed(answer))
+  })
 
 const inContext = <A>({ trace }: Invocation, within: Within | undefined, work: () => A): A => {
   if (within !== undefined) return within(() => (trace === undefined ? work() : trace.within(work)))
   return trace === undefined ? work() : trace.within(work)
 }
 
-/** The exit of a call, or a promise of it. */
-export const invokeNow = (
-  run: Invocation,
-  job: Pick<Job, "log">,
-  call: () => unknown,
-): Exit.Exit<unknown, unknown> | Promise<Exit.Exit<unknown, unknown>> => {
-  let now: Exit.Exit<unknown, unknown> | undefined
-  let done: OnExit = (exit) => {
-    now = exit
-  }
-  invoke(run, job, call, (exit) => done(exit))
-  if (now !== undefined) return now
-  return new Promise((resolve) => {
-    done = resolve
-  })
+/** A promise cannot be stopped: if the wait for it ends, it keeps its slot until it settles. */
+const settle = (run: Invocation, promise: Promise<unknown>, resume: Resume): void => {
+  run.pending = promise
+  promise.then(
+    (value) => {
+      run.pending = undefined
+      resume(Exit.succeed(value))
+    },
+    (thrown: unknown) => {
+      run.pending = undefined
+      resume(Exit.fail(thrown))
+    },
+  )
 }
 
-/** Whether a call that has not ended is an Effect. */
-export const isEffectCall = ({ interrupt, pending }: Invocation): boolean =>
-  interrupt !== undefined && pending === undefined
+/** Waits for the fiber of an Effect. A defect of the Effect is a failure of the call. Returns what interrupts the fiber. */
+const join = (run: Invocation, fiber: Fiber.Fiber<unknown, unknown>, resume: Resume): Effect.Effect<void> => {
+  run.isEffect = true
+  fiber.addObserver((exit) => {
+    run.isEffect = false
+    resume(Exit.isFailure(exit) && Cause.hasDies(exit.cause) ? Exit.fail(Cause.squash(exit.cause)) : exit)
+  })
+  return Fiber.interrupt(fiber)
+}
+
+/** A call that can be ended by a function. */
+export interface EndableCall extends Invocation {
+  /** Ends the wait for the call. */
+  interrupt: (() => void) | undefined
+}
+
+/** The exit of a call, or a promise of it. */
+export const invokeNow = (
+  call: EndableCall,
+  job: Pick<Job, "log">,
+  work: () => unknown,
+): CallExit | Promise<CallExit> => {
+  const fiber = Effect.runFork(invoke(call, job, work))
+  const now = fiber.pollUnsafe()
+  if (now !== undefined) return now
+  call.interrupt = () => fiber.interruptUnsafe()
+  return new Promise((resolve) => {
+    fiber.addObserver(resolve)
+  })
+}
 
 /** The job whose hook runs here. */
 const hooks = new AsyncLocalStorage<Pick<Job, "log">>()
 
 /** Calls a hook, as {@link invoke} calls. The context tells the job's steps that they are begun in a hook. */
-export const invokeHook = (run: Invocation, job: Pick<Job, "log">, call: () => unknown, done: OnExit): void =>
-  invoke(run, job, call, done, (work) => hooks.run(job, work))
+export const invokeHook = (run: Invocation, job: Pick<Job, "log">, call: () => unknown): Effect.Effect<CallExit> =>
+  Effect.exit(Effect.interruptible(invoke(run, job, call, (work) => hooks.run(job, work))))
 
 /** Whether the caller runs inside a hook of this job. */
 export const isInHookOf = (job: Pick<Job, "log">): boolean => hooks.getStore() === job
@@ -117,34 +138,6 @@ const fork = (
   return inContext(run, within, () =>
     Effect.runFork(trace === undefined ? effect : Effect.withParentSpan(effect, trace.parent)),
   )
-}
-
-/** Waits for the fiber of an Effect. `done` is called in the context of the caller, which a second fiber keeps. */
-const join = (run: Invocation, fiber: Fiber.Fiber<unknown, unknown>, done: OnExit): void => {
-  run.interrupt = () => fiber.interruptUnsafe()
-  runEffect(Fiber.await(fiber), (exit) => done(Exit.isSuccess(exit) ? exit.value : exit))
-}
-
-const settle = (run: Invocation, promise: Promise<unknown>, done: OnExit): void => {
-  run.pending = promise
-  let isOver = false
-  const end = (exit: Exit.Exit<unknown, unknown>): void => {
-    if (isOver) return
-    isOver = true
-    done(exit)
-  }
-  promise.then(
-    (value) => {
-      run.pending = undefined
-      end(Exit.succeed(value))
-    },
-    (thrown: unknown) => {
-      run.pending = undefined
-      end(Exit.fail(thrown))
-    },
-  )
-  // A promise cannot be stopped. The wait for it ends, and it keeps its slot until it settles.
-  run.interrupt = () => end(Exit.interrupt())
 }
 
 /**

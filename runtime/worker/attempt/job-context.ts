@@ -16,7 +16,7 @@ import { cut } from "../../protocol/text.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
 import { type HandlerRun, JOB_LOGGER, jobFields } from "../active-delivery.ts"
-import { invokeNow, isEffectCall, isInHookOf } from "./invocation.ts"
+import { invokeNow, isInHookOf } from "./invocation.ts"
 import type { StepSession } from "./step-session.ts"
 
 /** Services of the worker that a handler reaches through its job. */
@@ -126,8 +126,8 @@ export class JobContext implements Job<unknown> {
         call.trace = run.trace
         return invokeNow(call, this, work)
       },
-      leave: () => run.interrupt?.(),
-      isEffect: () => isEffectCall(run),
+      leave: () => run.leave(),
+      isEffect: () => run.isEffect,
       hasReturned: this.hasReturned,
       isInHook: () => isInHookOf(this),
     })

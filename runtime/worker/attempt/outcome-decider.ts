@@ -68,11 +68,12 @@ export class OutcomeDecider {
 
   /**
    * The settlement for a run whose handler has run, after which the worker itself failed: the job fails, because the
-   * handler must not run a second time for that. `undefined` for a run that was ended from outside: its task is given
-   * back, or another delivery has it.
+   * handler must not run a second time for that. `undefined` if the handler has not run, or the run was ended from outside:
+   * its task is given back, or another delivery has it.
    */
-  afterFault(active: ActiveDelivery, run: HandlerRun, cause: unknown): Settlement | undefined {
-    if (run.stop !== undefined && run.stop !== "timeout") return undefined
+  afterFault(active: ActiveDelivery, cause: unknown): Settlement | undefined {
+    const { run, called, stop } = active
+    if (run === undefined || !called || (stop !== undefined && stop !== "timeout")) return undefined
     const error = outcomeLost(messageOf(cause))
     try {
       return this.givenUp(this.attempt(active, run), run.embed, error, error.reason)

@@ -411,6 +411,7 @@ export class Preparation {
       hardMs: hard === null ? settings.hardMs : hard * 1000,
       softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
       clock: options.clock,
+      delivery: active,
     })
     const job = new JobContext(
       run,

@@ -188,7 +188,7 @@ export class StepSession implements StepPort, RunSteps {
 
   /** Called when the process of an isolated handler waits for it no longer. While steps are reverted the reverts follow. */
   returned(): void {
-    if (!this.isEnding) this.#run.interrupt?.()
+    if (!this.isEnding) this.#run.leave()
   }
 
   async finished(): Promise<void> {

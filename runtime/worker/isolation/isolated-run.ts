@@ -6,6 +6,7 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Result from "effect/Result"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/job.ts"
@@ -17,8 +18,8 @@ import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { StepCall } from "../../steps/calls.ts"
 import type { Trace } from "../../tracing/context.ts"
-import { invokeNow, isEffectCall, validate } from "../attempt/invocation.ts"
-import { type AttemptedRun, runHandler } from "../attempt/run-handler.ts"
+import { invokeNow, validate } from "../attempt/invocation.ts"
+import { type AttemptedRun, afterHandler, callHandler } from "../attempt/run-handler.ts"
 import { IsolatedJob, type WorkerChannel } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -28,7 +29,7 @@ export class IsolatedRun {
   readonly #order: Extract<ProcessRequest, { readonly kind: "run" }>
   readonly #abort = new AbortController()
   #isOver = false
-  #attempted: AttemptedRun | undefined
+  #fiber: Fiber.Fiber<unknown, unknown> | undefined
   #softReason: DOMException | undefined
 
   constructor(request: Extract<ProcessRequest, { readonly kind: "run" }>) {
@@ -47,7 +48,7 @@ export class IsolatedRun {
     this.#abort.abort(exception)
     if (!over) return
     this.#isOver = true
-    this.#attempted?.interrupt?.()
+    this.#fiber?.interruptUnsafe()
   }
 
   /** Resolves when the handler has really ended. Never rejects. */
@@ -81,9 +82,9 @@ export class IsolatedRun {
     const signal = this.#abort.signal
     const steps = {
       isOver: () => this.#isOver,
-      isEffect: () => isEffectCall(attempted),
+      isEffect: () => attempted.isEffect,
       leave: () => {
-        attempted.interrupt?.()
+        this.#fiber?.interruptUnsafe()
         // A promise that goes on keeps this run from ending, so the worker is told not to wait for it.
         void channel.ask({ run: request.run, object: "steps", method: "returned", args: "[]" }).catch(() => undefined)
       },
@@ -106,18 +107,19 @@ export class IsolatedRun {
     const attempted: AttemptedRun = {
       method,
       trace: await traceOf(request),
-      interrupt: undefined,
       pending: undefined,
+      isEffect: false,
       handsOn: request.job.handsOn === true,
       get isOver() {
         return isOver()
       },
     }
-    this.#attempted = attempted
     if (request.job.reverting) await job.useSteps().open()
-    const exit = await new Promise<Exit.Exit<unknown, unknown>>((done) =>
-      runHandler(attempted, input.success, job, done),
-    )
+    this.#fiber = Effect.runFork(callHandler(attempted, input.success, job))
+    // The run may have been ended before its fiber was known.
+    if (this.#isOver) this.#fiber.interruptUnsafe()
+    const called = await Effect.runPromise(Fiber.await(this.#fiber))
+    const exit = await Effect.runPromiseExit(afterHandler(attempted, called, job))
     // A promise that is not awaited any more still runs. The process is free only when it has settled.
     await attempted.pending?.then(nothing, nothing)
     job.finish()

@@ -2,6 +2,7 @@
  * The processes of a worker's isolated handlers. They are started on demand, reused, and ended when idle for a while.
  * There are never more processes than handlers that may run at a time, and each process belongs to one actor.
  */
+import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
@@ -71,24 +72,27 @@ export class ProcessPool {
   }
 
   /**
-   * Runs a handler in a process of its actor, and hands its exit to `done`, once. When the run is ended from outside, `run.stop` says why. At the hard
-   * limit, and when the job is given back, the process is killed.
+   * Runs a handler in a process of its actor. When the run is interrupted, `run.stop` says why. At the hard limit, and when the
+   * job is given back, the process is killed. Its end is awaited for a moment, after which it is the run's `pending`.
    */
-  run(
+  readonly run = Effect.fnUntraced(function* (
+    this: ProcessPool,
     actor: ActorDefinition,
     run: HandlerRun,
     input: unknown,
     job: JobContext,
-    done: (exit: Exit.Exit<unknown, unknown>) => void,
-  ): void {
-    // The wait for a handler that is stopped may end before its process does.
-    let isOver = false
-    void this.#run(actor, run, input, job, (exit) => {
-      if (isOver) return
-      isOver = true
-      done(exit)
-    })
-  }
+  ): Effect.fn.Return<unknown, unknown> {
+    for (let tried = 0; tried < MAX_TRIES; tried++) {
+      run.hold()
+      const process = this.#acquire(actor)
+      yield* this.#untilReady(process)
+      run.begin()
+      const exit = yield* this.#call(process, run, input, job)
+      // Otherwise the process had died while it was idle, and the worker did not know yet: another process runs the handler.
+      if (exit !== undefined) return yield* exit
+    }
+    return yield* Exit.fail(processNotStarted("it died"))
+  })
 
   /** Kills the process in which the handler of this job runs, even if the job was decided meanwhile. */
   kill(job: string): void {
@@ -110,79 +114,49 @@ export class ProcessPool {
     await waitFor(all, CLOSE_MS)
   }
 
-  async #run(
-    actor: ActorDefinition,
+  /** Waits until the process can take the run. Fails as its start does; the process is released then, also if interrupted. */
+  #untilReady(process: HandlerProcess): Effect.Effect<void, unknown> {
+    const started = Effect.tryPromise({ try: () => process.ready, catch: (failure) => failure })
+    return Effect.onExit(started, (exit) =>
+      Exit.isFailure(exit) ? Effect.sync(() => this.#release(process)) : Effect.void,
+    )
+  }
+
+  /** Calls the handler in a process that is ready: `undefined` if the process had died before. */
+  #call(
+    process: HandlerProcess,
     run: HandlerRun,
     input: unknown,
     job: JobContext,
-    done: (exit: Exit.Exit<unknown, unknown>) => void,
-  ): Promise<void> {
-    for (let tried = 1; ; tried++) {
-      run.hold()
-      const process = this.#acquire(actor)
-      const failure = await this.#ready(process, run)
-      if (failure !== undefined) {
+  ): Effect.Effect<Exit.Exit<unknown, unknown> | undefined> {
+    return Effect.callback((resume) => {
+      const { signal } = run
+      const abort = () => process.abort(signal.reason, run.stop !== undefined)
+      let killing: ReturnType<typeof setTimeout> | undefined
+      const ended = process.run(run, input, job).then((exit) => {
+        signal.removeEventListener("abort", abort)
+        clearTimeout(killing)
         this.#release(process)
-        return done(failure)
-      }
-      run.begin()
-      const ended = process.run(run, input, job)
-      const over = this.#endFromOutside(process, run, ended, done)
-      const exit = await ended
-      over()
-      this.#release(process)
-      if (!process.usable) this.#refill(actor)
-      run.pending = undefined
-      // The process had died while it was idle, and the worker did not know yet: another process runs the handler.
-      if (exit === undefined && run.stop === undefined && tried < MAX_TRIES) continue
-      return done(exit ?? (run.stop === undefined ? Exit.fail(processNotStarted("it died")) : Exit.interrupt()))
-    }
-  }
-
-  /** Resolves with `undefined` when the process is ready, or with the exit of the run if it cannot start there. */
-  async #ready(process: HandlerProcess, run: HandlerRun): Promise<Exit.Exit<never, unknown> | undefined> {
-    const left = Promise.withResolvers<Exit.Exit<never>>()
-    run.interrupt = () => left.resolve(Exit.interrupt())
-    const failed = process.ready.then(
-      () => undefined,
-      (failure: unknown) => Exit.fail(failure),
-    )
-    const failure = await Promise.race([failed, left.promise])
-    return failure ?? (run.stop === undefined ? undefined : Exit.interrupt())
-  }
-
-  /** Tells the process when its run is ended from outside. Returns a function that stops doing so. */
-  #endFromOutside(
-    process: HandlerProcess,
-    run: HandlerRun,
-    ended: Promise<unknown>,
-    done: (exit: Exit.Exit<unknown, unknown>) => void,
-  ): () => void {
-    const { signal } = run
-    const timers: Array<ReturnType<typeof setTimeout>> = []
-    const abort = () => process.abort(signal.reason, run.stop !== undefined)
-    signal.addEventListener("abort", abort, { once: true })
-    // It may have fired while the process was starting.
-    if (signal.aborted) abort()
-    run.interrupt = () => {
-      // The signal may have fired at the soft limit already; this message adds that the outcome is ignored now.
-      abort()
-      if (run.stop === "timeout" || run.stop === "hand-back") process.kill()
-      // The time limits of a decided job are not watched any more, so the process is killed at the hard limit here.
-      else
-        timers.push(
-          setTimeout(() => process.kill(), Math.min(Math.max(0, run.hardAt - run.clock.monotonic()), MAX_TIMER_MS)),
-        )
-      const leave = () => {
+        if (!process.usable) this.#refill(process.actor)
+        run.pending = undefined
+        resume(Exit.succeed(exit))
+      })
+      signal.addEventListener("abort", abort, { once: true })
+      // It may have fired while the process was starting.
+      if (signal.aborted) abort()
+      return Effect.promise(async () => {
+        // The signal may have fired at the soft limit already; this message adds that the outcome is ignored now.
+        abort()
+        if (run.stop === "timeout" || run.stop === "hand-back") process.kill()
+        // The time limits of a decided job are not watched any more, so the process is killed at the hard limit here.
+        else {
+          const left = Math.max(0, run.hardAt - run.clock.monotonic())
+          killing = setTimeout(() => process.kill(), Math.min(left, MAX_TIMER_MS))
+        }
         run.pending = ended
-        done(Exit.interrupt())
-      }
-      timers.push(setTimeout(leave, LEAVE_MS))
-    }
-    return () => {
-      signal.removeEventListener("abort", abort)
-      for (const timer of timers) clearTimeout(timer)
-    }
+        await waitFor(ended, LEAVE_MS)
+      })
+    })
   }
 
   /** Takes the process of this actor that was used last, or starts a new one. */

@@ -4,7 +4,6 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import type { Connectivity } from "../../connection/connectivity.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { isSameTask } from "../../jobs/same-task.ts"
 import type { Log } from "../../log/log.ts"
@@ -13,39 +12,60 @@ import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Jobs, SettleAnswer, Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, ExternalTasks, HandlerRun } from "../active-delivery.ts"
+import type { OutcomeDecider } from "../attempt/outcome-decider.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
-import { SettlementStore, type SettleResult } from "./settlement-store.ts"
+import type { SettlementStore, SettleResult } from "./settlement-store.ts"
 
-export interface DeliveryEnderOptions {
+export interface EnderParts {
   readonly jobs: Jobs
+  readonly store: SettlementStore
+  readonly decider: OutcomeDecider
   readonly buffer: DeliveryBuffer
   readonly early: EarlyAcks
-  readonly connectivity: Connectivity
   readonly observers: Observers
+  /** Gets each record that was stored. */
+  readonly dependents: { stored(record: JobRecord): void }
   readonly external: ExternalTasks | undefined
   readonly log: Log
-  /** The settlement that replaces one which could not be made or stored because of an error of the worker itself. */
-  readonly afterFault: (active: ActiveDelivery, cause: unknown) => Settlement | undefined
-  /** Called with each record that was stored. */
-  readonly onStored: (record: JobRecord) => void
 }
 
 export class DeliveryEnder {
-  readonly #options: DeliveryEnderOptions
-  readonly #settlements: SettlementStore
+  readonly #parts: EnderParts
 
-  constructor(options: DeliveryEnderOptions) {
-    this.#options = options
-    this.#settlements = new SettlementStore(options.jobs, options.log, options.connectivity)
+  constructor(parts: EnderParts) {
+    this.#parts = parts
   }
 
-  /** Stores the settlement of a delivery and drops the delivery. */
+  /** Stores the settlement of a delivery and drops the delivery. Does not throw. */
   end(active: ActiveDelivery, settlement: Settlement): void {
+    const { external } = this.#parts
+    if (active.progressStored === undefined && external === undefined) this.#store(active, settlement)
+    else
+      Effect.runFork(
+        Effect.catchCause(this.#endLater(active, settlement), (cause) =>
+          Effect.sync(() => this.#storeFault(active, settlement, Cause.squash(cause))),
+        ),
+      )
+  }
+
+  /** Settles once the progress of the job is stored, and the submitter of an external task knows the outcome. */
+  readonly #endLater = Effect.fnUntraced(function* (
+    this: DeliveryEnder,
+    active: ActiveDelivery,
+    settlement: Settlement,
+  ): Effect.fn.Return<void> {
     const { progressStored } = active
-    if (progressStored === undefined) this.#complete(active, settlement)
-    else void progressStored.then(() => this.#complete(active, settlement))
+    if (progressStored !== undefined) yield* Effect.promise(() => progressStored)
+    const completing = this.#parts.external?.completing(active, settlement)
+    this.#store(active, completing === undefined ? settlement : yield* Effect.promise(() => completing))
+  })
+
+  /** Drops a delivery that has nothing to settle. */
+  leave(active: ActiveDelivery): void {
+    if (active.run !== undefined && active.stop === "superseded") this.#refused(active, undefined)
+    this.#parts.buffer.drop(active)
   }
 
   /** Gives a task back, uncounted, to be delivered again after `delay` milliseconds. */
@@ -58,21 +78,16 @@ export class DeliveryEnder {
     this.end(active, { token: active.delivery.token, then: { kind: "ack" } })
   }
 
-  /** Stores a settlement while its delivery goes on: that of an early ack. */
-  settle(settlement: Settlement): Promise<SettleResult> {
-    return Effect.runPromise(this.#settlements.store(settlement))
-  }
-
   /** Drops a task that never ran here and belongs to another worker. It does not count towards `maxJobs`. */
   dropUnstarted(active: ActiveDelivery): void {
-    const { buffer } = this.#options
+    const { buffer } = this.#parts
     buffer.handedBack()
     buffer.drop(active)
   }
 
   /** Handles an outcome that came too late, because another delivery or a cancellation has the job. */
-  refused(active: ActiveDelivery, record: JobRecord | undefined): void {
-    const { log, observers } = this.#options
+  #refused(active: ActiveDelivery, record: JobRecord | undefined): void {
+    const { log, observers } = this.#parts
     log.debug("an outcome was refused, because another delivery or a cancellation has taken over the job", {
       job: active.id,
     })
@@ -82,7 +97,7 @@ export class DeliveryEnder {
 
   /** Notes in the record of a job that was decided from outside that it ran here, if it did. */
   #noteRun({ run, called }: ActiveDelivery, refused: boolean): void {
-    const { jobs, log } = this.#options
+    const { jobs, log } = this.#parts
     if (run === undefined || !called) return
     noteLateDecision(jobs, run, refused).catch((cause: unknown) =>
       log.debug("the record of a cancelled job could not be marked as having run", {
@@ -94,27 +109,17 @@ export class DeliveryEnder {
 
   /** Logs an error of the worker itself. */
   fault(active: ActiveDelivery, cause: unknown): void {
-    this.#options.log.error("internal error while a task was settled", {
+    this.#parts.log.error("internal error while a task was settled", {
       job: active.id,
       cause: jobError(cause).message,
     })
   }
 
-  /** Stores no more settlements from now on: those that the transport does not accept are given up. */
-  stop(): void {
-    this.#settlements.stop()
-  }
-
-  #complete(active: ActiveDelivery, settlement: Settlement): void {
-    const completing = this.#options.external?.completing(active, settlement)
-    if (completing === undefined) this.#store(active, settlement)
-    else void completing.then((completed) => this.#store(active, completed))
-  }
-
   #store(active: ActiveDelivery, settlement: Settlement): void {
-    const alone = this.#options.buffer.held.size === 1
+    const { buffer, store } = this.#parts
+    const alone = buffer.held.size === 1
     try {
-      this.#settlements.add(settlement, (answer) => this.#answered(active, settlement, answer), alone)
+      store.add(settlement, (answer) => this.#answered(active, settlement, answer), alone)
     } catch (thrown) {
       this.#storeFault(active, settlement, thrown)
     }
@@ -127,7 +132,7 @@ export class DeliveryEnder {
       return
     }
     const settling = { job: active.id, replace: active.refused }
-    const storing = () => this.#settlements.insist(settlement, answer, settling)
+    const storing = () => this.#parts.store.insist(settlement, answer, settling)
     this.#finishAfter(active, settlement, storing, (cause) => this.#storeFault(active, settlement, cause))
   }
 
@@ -135,11 +140,11 @@ export class DeliveryEnder {
   #storeFault(active: ActiveDelivery, settlement: Settlement, cause: unknown): void {
     const giveUp = (thrown: unknown) => {
       this.fault(active, thrown)
-      this.#options.buffer.drop(active)
+      this.#parts.buffer.drop(active)
     }
     const storing = () => {
-      const failed = this.#options.afterFault(active, cause)
-      return failed === undefined ? Effect.die(cause) : this.#settlements.store(failed, { job: active.id })
+      const failed = this.#parts.decider.afterFault(active, cause)
+      return failed === undefined ? Effect.die(cause) : this.#parts.store.store(failed, { job: active.id })
     }
     this.#finishAfter(active, settlement, storing, giveUp)
   }
@@ -166,16 +171,16 @@ export class DeliveryEnder {
     } catch (cause) {
       this.fault(active, cause)
     } finally {
-      this.#options.buffer.drop(active)
+      this.#parts.buffer.drop(active)
     }
   }
 
   #stored(active: ActiveDelivery, settlement: Settlement, stored: SettleResult): void {
-    const { early, buffer, observers, onStored, log } = this.#options
+    const { early, buffer, observers, dependents, log } = this.#parts
     // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
     if (active.offQueue && stored !== "lost" && settlement.then.kind === "ack") early.done(active.delivery.token)
     if (typeof stored === "object" && stored.record !== undefined) {
-      onStored(stored.record)
+      dependents.stored(stored.record)
       const { id } = stored.record
       active.run?.steps
         ?.stored(stored.record)
@@ -184,7 +189,7 @@ export class DeliveryEnder {
         )
     }
     if (settlement.record === undefined && active.run?.stop === "cancelled") this.#noteRun(active, false)
-    if (stored === "superseded" && settlement.record !== undefined) this.refused(active, settlement.record)
+    if (stored === "superseded" && settlement.record !== undefined) this.#refused(active, settlement.record)
     else if (stored === "superseded" || stored === "lost") observers.unsettled(active, stored)
     else if (stored.then.kind === "hand-back") {
       buffer.handedBack()

@@ -3,14 +3,14 @@
  * worker therefore keeps a list of these jobs as an entry of the store, and another worker that finds such a list
  * without a living worker fails the jobs (`lost-jobs.ts`).
  */
+import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
 import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Settlement } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
-import type { SettleResult } from "./settlement-store.ts"
+import type { SettlementStore } from "./settlement-store.ts"
 
 /** Id of a job, and the fence of the delivery that runs it. */
 const EarlyJob = Schema.Tuple([Schema.String, Schema.String])
@@ -63,33 +63,35 @@ export class EarlyAcks {
     return this.#jobs
   }
 
-  /** Lists a job, then stores its record and takes its task off the queue. Never rejects. */
-  async take(
+  /** Lists a job, then stores its record and takes its task off the queue. */
+  readonly take = Effect.fnUntraced(function* (
+    this: EarlyAcks,
     active: ActiveDelivery,
     record: JobRecord,
-    settle: (settlement: Settlement) => Promise<SettleResult>,
-  ): Promise<EarlyAckResult> {
+    store: Pick<SettlementStore, "store">,
+  ): Effect.fn.Return<EarlyAckResult> {
     const { token, fence } = active.delivery
     this.#jobs.set(token, [record.id, fence])
-    try {
-      await this.#write()
-    } catch {
-      this.#forget(token)
-      return "unlisted"
-    }
-    // The delivery was ended from outside, or replaced by a newer one of its task. That has its lease, and can be given back.
-    if (active.stop !== undefined || active.delivery.token !== token) {
+    const isListed = yield* Effect.promise(() =>
+      this.#write().then(
+        () => true,
+        () => false,
+      ),
+    )
+    // The delivery may have been ended from outside, or replaced by a newer one of its task. That has its lease, and can be
+    // given back.
+    if (!isListed || active.stop !== undefined || active.delivery.token !== token) {
       this.#forget(token)
       return "unlisted"
     }
     // Set before the ack, so that a lease that cannot be extended because of it does not count as lost.
     active.offQueue = true
-    const settling = await settle({ token, record, then: { kind: "ack" } })
-    if (settling === "lost") return "unsure"
-    if (settling !== "superseded") return "taken"
+    const stored = yield* store.store({ token, record, then: { kind: "ack" } })
+    if (stored === "lost") return "unsure"
+    if (stored !== "superseded") return "taken"
     this.#forget(token)
     return "refused"
-  }
+  })
 
   /** Removes a job whose outcome and follow-ups are stored. */
   done(token: string): void {

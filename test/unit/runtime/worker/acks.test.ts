@@ -1,5 +1,6 @@
 /** The option `acks`: tasks that are acked before they run, and failures and timeouts that become dead letters. */
 import { actor, type Client, connect } from "callboard"
+import { Effect } from "effect"
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
 import { connectionOf } from "../../../../runtime/connection/connection.ts"
@@ -8,6 +9,7 @@ import { retried, succeeded } from "../../../../runtime/jobs/outcome/settlement.
 import { parseTask, postingOf } from "../../../../runtime/protocol/headers.ts"
 import { type JobRecord, recordOfPosting, started } from "../../../../runtime/protocol/record.ts"
 import type { LiftedPlugin } from "../../../../runtime/transport/job-store/plugin.ts"
+import type { Settlement } from "../../../../runtime/transport/job-store/transport.ts"
 import { ActiveDelivery } from "../../../../runtime/worker/active-delivery.ts"
 import { DeliveryBuffer } from "../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { LostJobs } from "../../../../runtime/worker/maintenance/lost-jobs.ts"
@@ -259,10 +261,12 @@ onEveryBoard((newBoard) => {
           acked: true,
           message,
         }
-        const taking = await dead.take(new ActiveDelivery(delivery, 0), record, async (settlement) => {
-          const [settled] = await connection.jobs.settle([settlement])
-          return settled?.status === "ended" ? settlement : "lost"
-        })
+        const store = (settlement: Settlement) =>
+          Effect.promise(async () => {
+            const [settled] = await connection.jobs.settle([settlement])
+            return settled?.status === "ended" ? settlement : "lost"
+          })
+        const taking = await Effect.runPromise(dead.take(new ActiveDelivery(delivery, 0), record, { store }))
         expect(taking).toBe("taken")
         return { token, fence, posting, task: task.success, record, now, keep: { resultMs: 60_000, failureMs: 60_000 } }
       }
@@ -344,17 +348,16 @@ onEveryBoard((newBoard) => {
       const record = (await connection.jobs.find(job.id))?.record
       if (record === undefined) throw new Error("no record")
       const store = { ...connection.store, write: () => Promise.reject(new Error("full")) }
-      const settle = () => Promise.reject(new Error("nothing is to be settled"))
+      const settle = { store: () => Effect.die(new Error("nothing is to be settled")) }
       const active = new ActiveDelivery(delivery, 0)
-      expect(await new EarlyAcks({ store, worker: "w", startedAt: "then" }).take(active, record, settle)).toBe(
-        "unlisted",
-      )
+      const full = new EarlyAcks({ store, worker: "w", startedAt: "then" })
+      expect(await Effect.runPromise(full.take(active, record, settle))).toBe("unlisted")
       expect(active.offQueue).toBe(false)
       active.end("hand-back")
       const early = new EarlyAcks({ store: connection.store, worker: "w", startedAt: "then" })
-      expect(await early.take(active, record, settle)).toBe("unlisted")
+      expect(await Effect.runPromise(early.take(active, record, settle))).toBe("unlisted")
       const replaced = new ActiveDelivery(delivery, 0)
-      const listing = early.take(replaced, record, settle)
+      const listing = Effect.runPromise(early.take(replaced, record, settle))
       replaced.delivery = { ...delivery, token: "of a newer delivery" }
       expect(await listing).toBe("unlisted")
       await early.end()

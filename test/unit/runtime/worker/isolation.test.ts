@@ -11,7 +11,7 @@ import {
   type Service,
   serve,
 } from "callboard"
-import { Exit, Result } from "effect"
+import { Effect, Exit, Result } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
 import { plan } from "../../../../runtime/client/submitting/plan.ts"
 import { EventSender } from "../../../../runtime/cluster/events.ts"
@@ -61,7 +61,7 @@ const start = async (options: ServeOptions = {}): Promise<Service> => {
   return service
 }
 
-/** A run as the executor makes it. */
+/** A run as a worker makes it. */
 const runOf = (name: string): HandlerRun => {
   const now = Date.now()
   const method = isolated.methods.get(name)
@@ -73,7 +73,8 @@ const runOf = (name: string): HandlerRun => {
   const task = Result.getOrThrow(parseTask(posting.message))
   const record = recordOfTask(posting, task, now)
   const limits = { startedAt: now, hardMs: 10_000, softMs: Number.POSITIVE_INFINITY }
-  return new HandlerRun({ posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
+  const delivery = { stop: undefined, leave: () => undefined }
+  return new HandlerRun({ delivery, posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
 }
 
 const result = async (client: Client, task: string, fields = {}): Promise<unknown> =>
@@ -425,9 +426,7 @@ describe("the processes", () => {
     const job = new JobContext(run, "isolated", undefined, { client, events, log }, () => {
       throw new Error("it has no steps")
     })
-    const exit = await new Promise<Exit.Exit<unknown, unknown>>((done) =>
-      pool.run(isolated, run, { ledger }, job, done),
-    )
+    const exit = await Effect.runPromiseExit(pool.run(isolated, run, { ledger }, job))
     expect(pool.size).toBe(1)
     await eventually(() => pool.size === 0, { message: "the process is ended" })
     const pid = Exit.isSuccess(exit) ? exit.value : undefined

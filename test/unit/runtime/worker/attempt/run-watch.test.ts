@@ -32,7 +32,9 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   const posting = { id: "job", run: 1, retries: 0, queue: "default", level: 4, message: delivery.message }
   const held = new HeldDeliveries()
   const runWith = ({ hard = 60_000, soft = Number.POSITIVE_INFINITY, clock }: typeof limits): HandlerRun => {
+    const active = new ActiveDelivery(delivery, 0)
     const run = new HandlerRun({
+      delivery: active,
       posting,
       task,
       method,
@@ -44,7 +46,6 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
       softMs: soft,
       ...(clock === undefined ? {} : { clock }),
     })
-    const active = new ActiveDelivery(delivery, 0)
     active.run = run
     active.phase = "running"
     active.called = true
@@ -138,7 +139,7 @@ describe("limits", () => {
     end(run)
     // The list has no order: the one that begins later may be the first in it.
     const [later, first] = [runWith({ hard: 1_000 }), runWith({ hard: 90 })]
-    first.interrupt = () => {
+    first.stopped = () => {
       end(first)
       watch.began(later)
     }
