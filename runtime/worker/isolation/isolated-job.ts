@@ -239,7 +239,7 @@ const askWorker = async ({ channel, run }: OverChannel, id: string, method: Hand
   signal?.throwIfAborted()
   const args = JSON.stringify([id, signal === undefined ? given : options])
   const asked = channel.ask({ run, object: "handle", method, args })
-  return signal === undefined ? asked : Promise.race([asked, aborted(signal)])
+  return signal === undefined ? asked : unlessAborted(asked, signal)
 }
 
 const outcome: HandleActions<OverChannel>["outcome"] = async (over, id, options) =>
@@ -257,8 +257,13 @@ const OVER_CHANNEL = {
   result: async (over, id, options) => valueOf(id, await outcome(over, id, options)),
 } as HandleActions<OverChannel>
 
-const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))
+/** Settles as the promise does, or fails when the signal fires. The signal can outlive many calls, so no listener is left on it. */
+const unlessAborted = <A>(promise: Promise<A>, signal: AbortSignal): Promise<A> =>
+  new Promise((resolve, reject) => {
+    const aborted = () => reject(signal.reason)
+    signal.addEventListener("abort", aborted)
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", aborted))
+  })
 
 /** Shortest time between two progress messages; shorter than the interval at which the worker stores progress. */
 const EVERY_MS = 100

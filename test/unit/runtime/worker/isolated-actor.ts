@@ -6,6 +6,7 @@ import { Effect, Schema } from "effect"
 import { type Actor, actor } from "../../../../runtime/actor/actor.ts"
 import { Ignore, Reject } from "../../../../runtime/actor/job.ts"
 import { block } from "../../../support/block.ts"
+import { watchedSignal } from "../../../support/watched-signal.ts"
 
 const forever = () => new Promise<never>((_resolve) => setInterval(() => undefined, 60_000))
 
@@ -158,6 +159,18 @@ export const isolated = actor("isolated", {
     },
     /** The result of another job. */
     other: (id: string, { job }) => job(id).result({ timeout: 10 }),
+    /** Waits with a signal that never fires, and counts the listeners that the waits leave on it. */
+    waits: async (id: string, { job }) => {
+      const { signal, counts } = watchedSignal()
+      const handle = job(id)
+      await handle.result({ signal })
+      await handle.outcome({ signal })
+      await handle.results({ signal })
+      await job("unknown")
+        .result({ signal })
+        .catch(() => undefined)
+      return counts()
+    },
     misspelt: (_input: unknown, job) => job.submit("isolated.echo", { priority: 99 }),
     /** The schema turns the input into a value that is no JSON. */
     dated: {

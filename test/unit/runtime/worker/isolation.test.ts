@@ -115,6 +115,12 @@ describe("a handler in a process of its own", () => {
     expect(await result(client, "isolated.reads", { input: large.id })).toEqual({ n: 2n ** 70n, at: new Date(0) })
   })
 
+  test("leaves no listener on the signal that it passes to a wait", async () => {
+    const { client } = await start()
+    const { id } = await client.submit("isolated.echo")
+    expect(await result(client, "isolated.waits", { input: id })).toEqual({ added: 4, left: 0 })
+  })
+
   test("does not get the tokens of the HTTP interface in its environment", async () => {
     process.env["CALLBOARD_HTTP_TOKENS"] = "admin:0123456789abcdef"
     process.env["CALLBOARD_TEST"] = "seen"
