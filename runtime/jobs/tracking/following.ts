@@ -107,7 +107,6 @@ export const followJob = async function* (
     }
   } finally {
     clearInterval(look)
-    signal.removeEventListener("abort", aborted)
     stop.abort()
   }
 }
