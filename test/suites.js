@@ -63,7 +63,7 @@ const waiting = [
       "worker/hooks",
       "worker/leases/lease-keeper",
     ],
-    ...["worker/limits/permits", "worker/restart", "worker/settlement/faults"],
+    ...["worker/limits/permits", "worker/restart", "worker/run/faults"],
     // They compute for seconds: each write of many handlers, cut before and after; services for each of many cases.
     ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker", "client/http-client"],
     ...["boards", "dependencies", "idempotency", "job", "list", "service"].map((name) => `http/${name}`),

@@ -38,8 +38,8 @@ import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/cel
 import type { Settlement } from "../transport/job-store/transport.ts"
 import { sleep } from "../transport/timers.ts"
 import type { ActiveDelivery, ExternalTasks } from "../worker/active-delivery.ts"
-import { bodyRules, embedOf } from "../worker/attempt/handler-input.ts"
-import { parseDelivery } from "../worker/attempt/parsed-delivery.ts"
+import { parseDelivery } from "../worker/parsed-delivery.ts"
+import { bodyRules, embedOf } from "../worker/run/handler-input.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
 
 export interface CompletionOptions {

@@ -15,7 +15,7 @@ import { newTask } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import { encoder } from "../protocol/text.ts"
 import type { CeleryResults } from "../transport/celery.ts"
-import { validate } from "../worker/attempt/invocation.ts"
+import { validate } from "../worker/run/call.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
 import type { ResultReporter } from "./result-reporter.ts"
 

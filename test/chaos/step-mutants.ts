@@ -56,7 +56,7 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
   {
     name: "second-worker-reverts-nothing",
     flow: "saga",
-    file: "runtime/worker/attempt/step-session.ts",
+    file: "runtime/worker/run/step-session.ts",
     from: "if (!this.#run.record.reverts || record === undefined) return decided",
     to: "if (!this.#run.record.reverts || record === undefined || !this.#fresh) return decided",
   },

@@ -9,9 +9,9 @@ import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
 import type { HandlerRun } from "../active-delivery.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
+import { parseDelivery } from "../parsed-delivery.ts"
 import type { WorkerCounts } from "../telemetry/counts.ts"
 
 /** A job whose handler runs. */

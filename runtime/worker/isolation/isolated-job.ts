@@ -23,8 +23,8 @@ import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { StepPort } from "../../steps/calls.ts"
 import { type EngineOptions, StepEngine } from "../../steps/engine.ts"
-import { isInHookOf } from "../attempt/invocation.ts"
-import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
+import { isInHookOf } from "../run/call.ts"
+import { fractionOf, JOB_FIELDS, progressDetail } from "../run/job-context.ts"
 import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
 /** The channel to the worker. */

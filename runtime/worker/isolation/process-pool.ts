@@ -10,7 +10,7 @@ import type { Log } from "../../log/log.ts"
 import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
 import type { HandlerRun } from "../active-delivery.ts"
 import { ActorStartFailed } from "../actors/served-actor.ts"
-import type { JobContext } from "../attempt/job-context.ts"
+import type { JobContext } from "../run/job-context.ts"
 import { HandlerProcess } from "./handler-process.ts"
 import { processNotStarted } from "./run-exit.ts"
 

@@ -12,7 +12,7 @@ import { parseJson } from "../../protocol/codec/json.ts"
 import type { StepPort } from "../../steps/calls.ts"
 import type { StepEntry } from "../../steps/page.ts"
 import { TransportError } from "../../transport/errors.ts"
-import type { JobContext } from "../attempt/job-context.ts"
+import type { JobContext } from "../run/job-context.ts"
 import type { ProcessMessage, ProcessRequest } from "./messages.ts"
 
 type WorkerCall = Extract<ProcessMessage, { readonly kind: "ask" }>

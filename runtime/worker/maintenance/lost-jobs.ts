@@ -16,7 +16,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { Decision, Found } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Entry } from "../../transport/store.ts"
-import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settlement/early-acks.ts"
+import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../run/early-acks.ts"
 
 export interface LostJobsOptions {
   readonly connection: Connection

@@ -14,7 +14,7 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../../transport/job-store/transport.ts"
 import { VERSION } from "../../version.ts"
 import type { ActiveDelivery, HandlerRun, StepChange } from "../active-delivery.ts"
-import { parseDelivery } from "../attempt/parsed-delivery.ts"
+import { parseDelivery } from "../parsed-delivery.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 /** Where events go. */

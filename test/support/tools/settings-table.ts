@@ -9,7 +9,7 @@ import { IDEMPOTENCY_TTL_MS } from "../../../runtime/http/limits.ts"
 import { resolveRetry } from "../../../runtime/jobs/outcome/retry.ts"
 import { DEFAULT_PRIORITY } from "../../../runtime/protocol/message.ts"
 import { MAX_BATCH } from "../../../runtime/routes/bounds.ts"
-import { DEFAULT_HARD_MS } from "../../../runtime/worker/attempt/method-settings.ts"
+import { DEFAULT_HARD_MS } from "../../../runtime/worker/run/method-settings.ts"
 
 /** The functions that take a setting as an option. */
 const calls = ({ path, for: whom }: (typeof SETTINGS)[number]): string => {

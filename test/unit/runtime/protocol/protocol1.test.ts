@@ -7,7 +7,7 @@ import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import type { Headers, Message } from "../../../../runtime/protocol/message.ts"
 import { toProtocol2 } from "../../../../runtime/protocol/protocol1.ts"
 import type { JobDelivery } from "../../../../runtime/transport/job-store/transport.ts"
-import { parseDelivery } from "../../../../runtime/worker/attempt/parsed-delivery.ts"
+import { parseDelivery } from "../../../../runtime/worker/parsed-delivery.ts"
 
 const message = (value: unknown, headers: Headers = {}, contentType = "application/json"): Message => ({
   headers,

@@ -13,7 +13,7 @@ import type { Settlement } from "../../../../runtime/transport/job-store/transpo
 import { ActiveDelivery } from "../../../../runtime/worker/active-delivery.ts"
 import { DeliveryBuffer } from "../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { LostJobs } from "../../../../runtime/worker/maintenance/lost-jobs.ts"
-import { EARLY_LISTS, EarlyAcks } from "../../../../runtime/worker/settlement/early-acks.ts"
+import { EARLY_LISTS, EarlyAcks } from "../../../../runtime/worker/run/early-acks.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { memory } from "../../../support/memory.ts"
 import { eventually } from "../../../support/servers/process.ts"

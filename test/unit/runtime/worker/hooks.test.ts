@@ -5,7 +5,7 @@ import { type LogLine, runActor } from "callboard/testing"
 import { Effect } from "effect"
 import { beforeEach, describe, expect, test } from "vitest"
 import * as z from "zod"
-import { runStoppedHook } from "../../../../runtime/worker/attempt/run-handler.ts"
+import { runStoppedHook } from "../../../../runtime/worker/run/handler.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
 /** The hooks and handlers that ran, in order. */

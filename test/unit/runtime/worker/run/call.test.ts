@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { expect, test } from "vitest"
-import { validate } from "../../../../../runtime/worker/attempt/invocation.ts"
+import { validate } from "../../../../../runtime/worker/run/call.ts"
 
 const broken = (): never => {
   throw new Error("broken")

@@ -11,9 +11,9 @@ import { isExternal, LANG, type Task } from "../../protocol/headers.ts"
 import { type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { Settlement } from "../../transport/job-store/transport.ts"
 import type { Unserved } from "../actors/actor-pool.ts"
+import type { ParsedDelivery } from "../parsed-delivery.ts"
+import type { OutcomeDecider } from "./decide.ts"
 import { type BodyOptions, bodyRules, embedOf } from "./handler-input.ts"
-import type { OutcomeDecider } from "./outcome-decider.ts"
-import type { ParsedDelivery } from "./parsed-delivery.ts"
 
 /** Longest chain of forwards, since two workers could otherwise forward a task to each other for ever. */
 const MAX_HOPS = 10

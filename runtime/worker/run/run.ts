@@ -7,35 +7,41 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { acksEarly } from "../actor/definition.ts"
-import { isEffect, type MaybeEffect } from "../async/maybe-effect.ts"
-import { jobError, KnownFailure } from "../jobs/outcome/job-error.ts"
-import * as settlement from "../jobs/outcome/settlement.ts"
-import type { Log } from "../log/log.ts"
-import type { JobError, JobRecord } from "../protocol/record.ts"
-import type { Settlement } from "../transport/job-store/transport.ts"
-import type { ActiveDelivery, HandlerRun } from "./active-delivery.ts"
-import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./attempt/claim.ts"
-import type { CallExit } from "./attempt/invocation.ts"
-import type { OutcomeDecider } from "./attempt/outcome-decider.ts"
-import { type Preparation, PreparedTask, type Ready } from "./attempt/preparation.ts"
-import { afterHandler, callHandler, runStoppedHook } from "./attempt/run-handler.ts"
-import type { ProcessPool } from "./isolation/process-pool.ts"
-import type { DeliveryEnder } from "./settlement/delivery-ender.ts"
-import type { EarlyAcks } from "./settlement/early-acks.ts"
-import type { SettlementStore } from "./settlement/settlement-store.ts"
+import type { ActorDefinition } from "../../actor/actor.ts"
+import { acksEarly } from "../../actor/definition.ts"
+import { isEffect, type MaybeEffect } from "../../async/maybe-effect.ts"
+import { jobError, KnownFailure } from "../../jobs/outcome/job-error.ts"
+import * as settlement from "../../jobs/outcome/settlement.ts"
+import type { Log } from "../../log/log.ts"
+import type { JobError, JobRecord } from "../../protocol/record.ts"
+import type { Settlement } from "../../transport/job-store/transport.ts"
+import type { ActiveDelivery, HandlerRun } from "../active-delivery.ts"
+import type { CallExit } from "./call.ts"
+import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./claim.ts"
+import type { OutcomeDecider } from "./decide.ts"
+import type { EarlyAcks } from "./early-acks.ts"
+import { afterHandler, callHandler, runStoppedHook } from "./handler.ts"
+import type { JobContext } from "./job-context.ts"
+import { type Preparation, PreparedTask, type Ready } from "./prepare.ts"
+import type { DeliveryEnder } from "./settle.ts"
+import type { SettlementStore } from "./settlement-store.ts"
 
 /** The parts of a worker that a run uses. */
 export interface RunParts {
   readonly preparation: Preparation
   readonly decider: OutcomeDecider
   /** Runs the handlers of isolated methods. */
-  readonly processes: ProcessPool
+  readonly processes: HandlerProcesses
   readonly early: EarlyAcks
   readonly store: SettlementStore
   readonly ender: DeliveryEnder
   readonly slots: Slots
   readonly log: Log
+}
+
+/** The processes of isolated handlers. */
+interface HandlerProcesses {
+  run(actor: ActorDefinition, run: HandlerRun, input: unknown, job: JobContext): Effect.Effect<unknown, unknown>
 }
 
 /** The slots of a worker's handlers. */

@@ -16,7 +16,7 @@ import { cut } from "../../protocol/text.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
 import { type HandlerRun, JOB_LOGGER, jobFields } from "../active-delivery.ts"
-import { invokeNow, isInHookOf } from "./invocation.ts"
+import { invokeNow, isInHookOf } from "./call.ts"
 import type { StepSession } from "./step-session.ts"
 
 /** Services of the worker that a handler reaches through its job. */

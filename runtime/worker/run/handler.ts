@@ -14,7 +14,7 @@ import { jobError, KnownFailure, readable } from "../../jobs/outcome/job-error.t
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
 import type { StepEngine } from "../../steps/engine.ts"
-import { type CallExit, type Invocation, invoke, invokeHook, validate } from "./invocation.ts"
+import { type CallExit, type Invocation, invoke, invokeHook, validate } from "./call.ts"
 
 /** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {

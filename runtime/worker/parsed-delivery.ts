@@ -1,11 +1,11 @@
 /** Reads the task of a delivery from its headers and properties, without its body. */
 import * as Result from "effect/Result"
-import type { Unreadable } from "../../jobs/outcome/settlement.ts"
-import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
-import { isUndecodable, type JobPosting, publishKey } from "../../protocol/message.ts"
-import { toProtocol2 } from "../../protocol/protocol1.ts"
-import { isExpired } from "../../protocol/time.ts"
-import type { JobDelivery } from "../../transport/job-store/transport.ts"
+import type { Unreadable } from "../jobs/outcome/settlement.ts"
+import { parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
+import { isUndecodable, type JobPosting, publishKey } from "../protocol/message.ts"
+import { toProtocol2 } from "../protocol/protocol1.ts"
+import { isExpired } from "../protocol/time.ts"
+import type { JobDelivery } from "../transport/job-store/transport.ts"
 
 /** The task that a delivery carries. */
 export interface ParsedDelivery {

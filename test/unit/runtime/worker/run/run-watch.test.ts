@@ -9,7 +9,7 @@ import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import type { Jobs, Report } from "../../../../../runtime/transport/job-store/transport.ts"
 import { ActiveDelivery, HandlerRun, HeldDeliveries } from "../../../../../runtime/worker/active-delivery.ts"
-import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
+import { RunWatch } from "../../../../../runtime/worker/run/run-watch.ts"
 
 afterEach(() => {
   vi.useRealTimers()

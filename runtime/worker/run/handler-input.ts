@@ -13,7 +13,7 @@ import { selectInput } from "../../protocol/input.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { ExternalTasks, InputRead } from "../active-delivery.ts"
-import { validate } from "./invocation.ts"
+import { validate } from "./call.ts"
 
 /** What a worker says about bodies. */
 export interface BodyOptions {

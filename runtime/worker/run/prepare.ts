@@ -22,6 +22,7 @@ import { type ActiveDelivery, HandlerRun, type InputRead } from "../active-deliv
 import { type ActorPool, nameOf, type Target, type Unserved } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
 import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
+import { hasExpired, type ParsedDelivery, parseDelivery } from "../parsed-delivery.ts"
 import {
   claimWithRetries,
   NOTHING_TO_SETTLE,
@@ -31,11 +32,10 @@ import {
   UNCLAIMED_DELAY_MS,
   workerLost,
 } from "./claim.ts"
+import type { OutcomeDecider } from "./decide.ts"
 import { bodyRules, embedOf, invalidInput, readInput } from "./handler-input.ts"
 import { JobContext, type JobServices } from "./job-context.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
-import type { OutcomeDecider } from "./outcome-decider.ts"
-import { hasExpired, type ParsedDelivery, parseDelivery } from "./parsed-delivery.ts"
 import { idleClaims, type StepServices, StepSession } from "./step-session.ts"
 import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
