@@ -295,8 +295,8 @@ test("few files of the worker ask for the time of day", () => {
   expect(asking.sort()).toEqual([
     "leases/blocked.ts",
     "limits/limiter.ts",
+    "limits/permits.ts",
     "limits/postponements.ts",
-    "limits/presence.ts",
     "maintenance/dependents.ts",
     "maintenance/lost-jobs.ts",
     "run/job-context.ts",

@@ -72,14 +72,6 @@ export class ActiveDelivery {
   #actor: Pick<ServedActor, "leave"> | undefined
   /** Gives back the places that the handler has in limits. */
   #permit: (() => void) | undefined
-  /** Set when the task may not start yet and is to wait for its limit. */
-  mustWait = false
-  /** The parsed task, kept while it waits for its limit. */
-  task: Task | undefined
-  /** Returns the permit of its limit. Set once the task was admitted after waiting. */
-  permit: (() => void) | undefined
-  /** The handler's input, kept while the task waits for its limit. */
-  input: InputRead | undefined
   /** Makes the settlement that replaces a result which the transport can never store. */
   refused: ((error: JobError) => Settlement) | undefined
 

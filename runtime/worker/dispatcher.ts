@@ -3,8 +3,11 @@
  * handler starts before the dispatcher is opened, or after it is closed.
  */
 import { AsyncLocalStorage } from "node:async_hooks"
+import * as Exit from "effect/Exit"
+import * as Result from "effect/Result"
 import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
+import { isEffect, runEffect } from "../async/maybe-effect.ts"
 import type { WorkerDescription } from "../cluster/directory.ts"
 import type { EventSender } from "../cluster/events.ts"
 import type { Postponement } from "../cluster/postponements.ts"
@@ -19,16 +22,16 @@ import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
-import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
+import { type Admission, Limiter, type PostponedTask } from "./limits/limiter.ts"
 import { Postponements } from "./limits/postponements.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
-import { copiesIn, findSameTask, hasExpired } from "./parsed-delivery.ts"
+import { copiesIn, findSameTask, parseDelivery } from "./parsed-delivery.ts"
 import { OutcomeDecider } from "./run/decide.ts"
 import type { EarlyAcks } from "./run/early-acks.ts"
 import { MethodSettingsCache, type TimeLimits } from "./run/method-settings.ts"
 import { Preparation, type PreparationOptions } from "./run/prepare.ts"
-import { type RunParts, type Slots, startRun } from "./run/run.ts"
+import { type RunParts, recover, type Slots, startRun } from "./run/run.ts"
 import { RunWatch } from "./run/run-watch.ts"
 import { DeliveryEnder } from "./run/settle.ts"
 import { SettlementStore } from "./run/settlement-store.ts"
@@ -121,6 +124,9 @@ export class Dispatcher implements Slots {
       store: connection.store,
       broadcast: connection.broadcast,
       log,
+      pool,
+      bodies: worker,
+      clock,
       enabled: worker.rateLimits,
       leaseMs,
       isConnected: () => options.connectivity.connected,
@@ -129,8 +135,7 @@ export class Dispatcher implements Slots {
       pullMs: () => buffer.pullMs,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.#pump(),
-      isOver: ({ task, delivery }) =>
-        task !== undefined && (hasExpired(task, delivery.fresh, clock.transportNow()) || options.isRevoked(task)),
+      isRevoked: options.isRevoked,
       onOver: (active) => {
         buffer.stopWaiting(active, "buffered")
         this.#pump()
@@ -139,7 +144,6 @@ export class Dispatcher implements Slots {
     this.postponements = new Postponements(connection.store, log)
     const preparing: PreparationOptions = {
       pool,
-      limiter: this.#limiter,
       clock,
       claims: new Batcher<Claim, ClaimAnswer>((claims) => jobs.claim(claims)),
       client,
@@ -168,10 +172,6 @@ export class Dispatcher implements Slots {
       isServedElsewhere: options.isServedElsewhere,
       onFinished: (record) => dependents.stored(record),
       onPostponement: (postponement) => this.postponements.note(postponement),
-      postpone: (refusal) => {
-        buffer.postponed()
-        return this.#postpone(refusal)
-      },
     }
     const preparation = new Preparation(preparing, this.#settings, decider)
     this.#run = { preparation, decider, processes, early, store, ender: this.#ender, slots: this, log }
@@ -343,12 +343,43 @@ export class Dispatcher implements Slots {
           this.#limiter.scheduleNext(this.#buffer.hasSlot)
           return
         }
-        if (active === ready) this.#limiter.grant(active)
-        this.#within(startRun, this.#run, active)
+        this.#within(this.#start, active, active === ready)
       }
     } finally {
       this.#pumping = false
     }
+  }
+
+  /** Begins the run of a delivery that has a slot, unless a limit holds its task up. `hasWaited`: its limit lets it start. */
+  readonly #start = (active: ActiveDelivery, hasWaited: boolean): void => {
+    const limiter = this.#limiter
+    if (hasWaited) startRun(this.#run, active, limiter.grant(active))
+    else if (limiter.isUsed) this.#ask(active)
+    else startRun(this.#run, active)
+  }
+
+  /** Asks the limits of a task before its run begins. */
+  #ask(active: ActiveDelivery): void {
+    try {
+      const parsed = parseDelivery(active.delivery)
+      const asked = Result.isFailure(parsed) ? undefined : this.#limiter.ask(active, parsed.success)
+      if (isEffect(asked)) runEffect(asked, (exit) => this.#asked(active, exit))
+      else if (asked === undefined) startRun(this.#run, active, Result.getOrUndefined(parsed))
+      else this.#admit(active, asked)
+    } catch (thrown) {
+      recover(this.#run, active, Exit.die(thrown))
+    }
+  }
+
+  #asked(active: ActiveDelivery, exit: Exit.Exit<Admission>): void {
+    if (Exit.isSuccess(exit)) this.#admit(active, exit.value)
+    else recover(this.#run, active, exit)
+    this.#pump()
+  }
+
+  #admit(active: ActiveDelivery, admission: Admission): void {
+    if (admission.start === "now") startRun(this.#run, active, admission)
+    else this.#waitForLimit(active, admission)
   }
 
   handlerEnded(active: ActiveDelivery): void {
@@ -378,13 +409,8 @@ export class Dispatcher implements Slots {
     }
   }
 
-  waitForLimit(active: ActiveDelivery): void {
-    this.#waitForLimit(active)
-    this.#pump()
-  }
-
-  #waitForLimit(active: ActiveDelivery): void {
-    active.mustWait = false
+  /** Makes a task that may not start yet wait for its limit, without a slot, or postpones it. */
+  #waitForLimit(active: ActiveDelivery, admission: Admission): void {
     if (active.stop !== undefined || this.#closed || !this.#options.allows(active.delivery.queue)) {
       this.#buffer.handlerEnded(active)
       if (active.stop === "superseded") this.#ender.dropUnstarted(active)
@@ -392,13 +418,13 @@ export class Dispatcher implements Slots {
       else this.#ender.handBack(active)
       return
     }
-    // The task may have been deferred before; it waits here now.
+    // The task may have been postponed before; it waits here now.
     if (active.id !== undefined) this.postponements.forget(active.id)
-    const refusal = this.#limiter.enqueue(active)
+    const postponed = this.#limiter.enqueue(active, admission)
     this.#buffer.waitForLimit(active)
-    if (refusal === undefined) return
-    this.#buffer.stopWaiting(refusal.active, "settling")
-    this.#ender.end(refusal.active, this.#postpone(refusal))
+    if (postponed === undefined) return
+    this.#buffer.stopWaiting(postponed.active, "settling")
+    this.#ender.end(postponed.active, this.#postpone(postponed))
   }
 
   /** Takes a delivery out of the limiter's queue. False if it is not there. */
@@ -408,7 +434,7 @@ export class Dispatcher implements Slots {
     return true
   }
 
-  #postpone({ active, delayMs, reason, detail }: LimitRefusal): Settlement {
+  #postpone({ active, delayMs, reason, detail }: PostponedTask): Settlement {
     const { delivery, id = "" } = active
     const { token, queue } = delivery
     const until = Math.round(this.#clock.now() + delayMs)

@@ -1,11 +1,12 @@
 /** Reads the task of a delivery from its headers and properties, without its body. */
 import * as Result from "effect/Result"
 import type { Unreadable } from "../jobs/outcome/settlement.ts"
-import { parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
+import { isExternal, parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
 import { isUndecodable, type JobPosting, publishKey } from "../protocol/message.ts"
 import { toProtocol2 } from "../protocol/protocol1.ts"
 import { isExpired } from "../protocol/time.ts"
 import type { JobDelivery } from "../transport/job-store/transport.ts"
+import type { InputRead } from "./active-delivery.ts"
 
 /** The task that a delivery carries. */
 export interface ParsedDelivery {
@@ -16,6 +17,11 @@ export interface ParsedDelivery {
    * levels.
    */
   readonly level: number
+}
+
+/** A task whose input may have been read as well. */
+export interface ReadDelivery extends ParsedDelivery {
+  readonly read?: InputRead
 }
 
 /** Parses the task of a delivery. A message of Celery's protocol 1 is converted first. */
@@ -46,6 +52,22 @@ export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelive
  */
 export const hasExpired = ({ expires, own }: Task, fresh: boolean, now: number): boolean =>
   isExpired(expires, now) && (fresh || own.ttlMs === undefined)
+
+/** A task that is due within this many milliseconds may run: a transport may deliver it that much too early. */
+const EARLY_MS = 50
+
+/** Longest delay with which a task that is due later is given back, in milliseconds. Then it comes again and is given back again. */
+const MAX_WAIT_MS = 7 * 86_400_000
+
+/**
+ * Milliseconds until a task is due; 0: it may run. A broker of Celery's delivers at once what is due later, and leaves the wait to
+ * its workers.
+ */
+export const notDueMs = ({ task, posting }: ParsedDelivery, now: number): number => {
+  if (posting.due === undefined || !isExternal(task)) return 0
+  const early = Math.min(posting.due - now, MAX_WAIT_MS)
+  return early > EARLY_MS ? early : 0
+}
 
 const postingIn = (delivery: JobDelivery): JobPosting | undefined => {
   const task = parseDelivery(delivery)

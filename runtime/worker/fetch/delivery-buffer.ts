@@ -354,11 +354,6 @@ export class DeliveryBuffer {
     this.#changed()
   }
 
-  /** Counts a delivery that was deferred by its limit without waiting here. */
-  postponed(): void {
-    this.#delayed++
-  }
-
   /** Ends the wait of a delivery for its limit: it is settled, or processed again in its order. */
   stopWaiting(active: ActiveDelivery, phase: "settling" | "buffered"): void {
     active.phase = phase
@@ -472,8 +467,13 @@ export class DeliveryBuffer {
   }
 }
 
+/** What the order of a delivery depends on. */
+export interface Ranked extends Pick<ActiveDelivery, "rank" | "level"> {
+  readonly delivery: Pick<JobDelivery, "sequence">
+}
+
 /** The order in which deliveries start: queue, then level (high first), then sequence. */
-export const precedes = (a: ActiveDelivery, b: ActiveDelivery): boolean => {
+export const precedes = (a: Ranked, b: Ranked): boolean => {
   if (a.rank !== b.rank) return a.rank < b.rank
   if (a.level !== b.level) return a.level > b.level
   return a.delivery.sequence < b.delivery.sequence

@@ -4,49 +4,52 @@
  * without a handler. When that is full, a task is given back to its broker queue with a delay, and the delivery does
  * not count as an attempt.
  */
+import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
+import type { Clock } from "../../async/clock.ts"
+import { isEffect, type MaybeEffect } from "../../async/maybe-effect.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
-import { HIDDEN, hidesKey } from "../../log/redaction.ts"
-import { type Rate, reserve, tenantOf } from "../../options/limit.ts"
+import { hidesKey } from "../../log/redaction.ts"
+import { type Rate, tenantOf } from "../../options/limit.ts"
+import type { Task } from "../../protocol/headers.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
 import { MAX_TIMER_MS } from "../../transport/timers.ts"
-import type { ActiveDelivery } from "../active-delivery.ts"
-import { nameOf, type Target } from "../actors/actor-pool.ts"
+import type { ActiveDelivery, InputRead } from "../active-delivery.ts"
+import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import { precedes } from "../fetch/delivery-buffer.ts"
-import { limitKey, Permits } from "./permits.ts"
-import { Presence } from "./presence.ts"
-import { Backlog, WaitingTasks } from "./waiting.ts"
+import { hasExpired, notDueMs, type ParsedDelivery, type ReadDelivery } from "../parsed-delivery.ts"
+import { type BodyOptions, bodyRules, invalidInput, readInput } from "../run/handler-input.ts"
+import { resolveTask } from "../run/unknown-tasks.ts"
+import { Limit, type LimitReason, type LocalRate, mayStart, type Postponed } from "./limit.ts"
+import { limitKey, Permits, Presence } from "./permits.ts"
+import { WaitingTasks } from "./waiting.ts"
 
-export type Admission =
-  /** The task may run. Call `release` once, when its handler has really ended or was never called. */
-  | { readonly kind: "admitted"; readonly release: () => void }
-  /** The task may not run yet: pass it to {@link Limiter.enqueue}. */
-  | { readonly kind: "waits" }
-  /** The tenant of the task cannot be determined. */
-  | { readonly kind: "invalid"; readonly message: string }
-
-/** A task that is deferred because the admission queue is full, and for how long. */
-export interface LimitRefusal extends LimitReason {
-  readonly active: ActiveDelivery
-  readonly delayMs: number
+/** What was read of a task to ask its limits, and their answer. The input is not needed to see that the task is postponed. */
+export interface Admission extends ReadDelivery {
+  /** Absent if the task has no tenant, or its body cannot be used: it starts, to fail. */
+  readonly limit?: Limit
+  readonly start: ReturnType<typeof mayStart>
 }
 
-/** The limit that holds a task up, with a text for people. */
-interface LimitReason {
-  readonly reason: "rate-limit" | "concurrency-limit" | "tenant-limit"
-  readonly detail: string
+/** A task that is postponed, and how long it is away. */
+export interface PostponedTask extends LimitReason {
+  readonly active: ActiveDelivery
+  readonly delayMs: number
 }
 
 export interface LimiterOptions {
   readonly store: Store
   readonly broadcast: Broadcast
   readonly log: Log
+  readonly pool: ActorPool
+  readonly bodies: BodyOptions
+  readonly clock: Clock
   /** False: nothing is limited. */
   readonly enabled: boolean
   /**
@@ -57,7 +60,7 @@ export interface LimiterOptions {
   readonly isConnected: () => boolean
   /** Handlers that the worker may run at a time. */
   readonly handlers: () => number
-  /** Largest number of tasks in the admission queue. */
+  /** Largest number of tasks that wait. */
   readonly limitCapacity: () => number
   /** Milliseconds that one task of a pull takes. */
   readonly pullMs: () => number
@@ -68,28 +71,10 @@ export interface LimiterOptions {
   readonly onHolding: (key: string, ttlMs: number) => void
   /** Called when a waiting task may start. */
   readonly onReady: () => void
-  /** Whether a waiting task is to be processed without a permit, because it has expired or was revoked. */
-  readonly isOver: (active: ActiveDelivery) => boolean
-  /** Called with a task that has left the queue for that reason. */
+  /** Whether a task is processed without a permit, because it was revoked. */
+  readonly isRevoked: (task: Task) => boolean
+  /** Called with a waiting task that left the queue because it has expired or was revoked. */
   readonly onOver: (active: ActiveDelivery) => void
-}
-
-/** The limits of one method and tenant, with the backlog of its queue. */
-interface Gate {
-  readonly key: string
-  readonly backlog: Backlog
-  readonly local: LocalRate | undefined
-  readonly permits: Permits | undefined
-  readonly limit: ErasedMethod["limit"]
-  readonly tenant: string
-  /** Whether the method hides the tenant. */
-  readonly isHidden: boolean
-}
-
-/** A rate that only this worker keeps. */
-interface LocalRate {
-  readonly rate: Rate
-  tat: number | undefined
 }
 
 /** Shortest life of a worker's holder entry: a thread that is busy for a moment must not lose its permits. */
@@ -102,15 +87,17 @@ const MAX_TICKED = 50
 export class Limiter {
   readonly #options: LimiterOptions
   readonly #presence: Presence
-  readonly #gates = new Map<string, Gate>()
-  readonly #queue: WaitingTasks<ActiveDelivery>
-  /** The gate of each waiting task. */
-  readonly #gateByTask = new WeakMap<ActiveDelivery, Gate>()
+  readonly #limits = new Map<string, Limit>()
+  readonly #waiting: WaitingTasks<ActiveDelivery>
+  /** What was read of each waiting task. */
+  readonly #admissions = new Map<ActiveDelivery, Admission>()
   readonly #local = new Map<string, LocalRate>()
   /** Rates that were set by remote control, by method; `null`: no rate. */
   readonly #rates = new Map<string, Rate | null>()
+  /** Whether a method that the worker serves has a limit. */
+  readonly #isDefined: boolean
   readonly #ttlMs: number
-  /** Set once there is a gate: a worker without limits has nothing to look at. */
+  /** Set once there is a limit: a worker without limits has nothing to look at. */
   #timer: ReturnType<typeof setInterval> | undefined
   readonly #end = new AbortController()
   #alarm: ReturnType<typeof setTimeout> | undefined
@@ -122,137 +109,154 @@ export class Limiter {
     this.#options = options
     this.#ttlMs = Math.max(MIN_PRESENCE_MS, options.leaseMs)
     this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
-    this.#queue = new WaitingTasks({ capacity: options.limitCapacity, precedes })
+    this.#waiting = new WaitingTasks<ActiveDelivery>({ capacity: options.limitCapacity, precedes })
+    const methods = options.pool.actors.flatMap((actor) => [...actor.methods.values()])
+    this.#isDefined = methods.some(({ limit, rate }) => limit !== undefined || rate !== undefined)
   }
 
   /** Replaces the rate of a method on this worker; `null`: no rate. */
   setRate(name: string, rate: Rate | null): void {
     this.#rates.set(name, rate)
     this.#local.delete(name)
-    // Tasks that wait already move to the new gate.
-    for (const gate of [...this.#gates.values()]) {
-      if (!gate.key.startsWith(limitKey(name, ""))) continue
-      const waiting = this.#queue.tasksOf(gate.key)
-      const next = { ...gate, local: this.#localOf(name, rate ?? undefined) }
-      this.#gates.set(gate.key, next)
-      for (const active of waiting) this.#gateByTask.set(active, next)
-    }
+    for (const limit of this.#limits.values())
+      if (limit.key.startsWith(limitKey(name, ""))) limit.local = this.#localOf(name, rate ?? undefined)
     this.#options.onReady()
   }
 
-  /** Whether a method has any limit, so that its tasks need to be admitted. */
-  limits(target: Target): boolean {
+  /** Whether any task may have to be asked about. */
+  get isUsed(): boolean {
+    return this.#options.enabled && (this.#isDefined || this.#rates.size > 0)
+  }
+
+  /**
+   * Asks the limits of a task; `undefined`: it has none. A task that will not be run (it has expired, was revoked, is not
+   * due, or its actor is not ready) needs no permit.
+   */
+  ask(active: ActiveDelivery, parsed: ParsedDelivery): MaybeEffect<Admission> | undefined {
+    const { pool, bodies, clock } = this.#options
+    const { task, posting, level } = parsed
+    const target = resolveTask(pool, task)
+    if (!target.found || !this.#isLimited(target)) return undefined
+    const { actor, method } = target
+    if (actor.condition !== "ready" || this.#isOver(active, parsed)) return undefined
+    if (notDueMs(parsed, clock.transportNow()) > 0) return undefined
+    active.level = level
+    const name = nameOf(target)
+    // The input of a task that is certain to be postponed is not read. Its submitter may have sent the tenant.
+    const tenant = method.limit?.key === undefined ? "" : task.own.tenant
+    const limit = tenant === undefined ? undefined : this.#limits.get(limitKey(name, tenant))
+    if (limit !== undefined) {
+      const start = mayStart(active, limit, performance.now())
+      if (typeof start === "object") {
+        noteReturn(active, limit)
+        return { ...parsed, limit, start }
+      }
+    }
+    const reading = readInput(posting, method, bodyRules(bodies, task))
+    return isEffect(reading)
+      ? Effect.map(reading, (read) => this.#admit(active, target, parsed, read))
+      : this.#admit(active, target, parsed, reading)
+  }
+
+  #isLimited(target: Target): boolean {
     const { method } = target
-    if (!this.#options.enabled) return false
     if (method.limit !== undefined || method.rate !== undefined) return true
     return this.#rates.size > 0 && this.#rateOf(nameOf(target), method) !== undefined
   }
 
-  /**
-   * Defers a task before its input is read, where it is certain that the queue has no space for its tenant. `hint`: the
-   * tenant that the submitter sent.
-   */
-  refuseEarly(
-    name: string,
-    method: ErasedMethod,
-    hint: string | undefined,
-    active: ActiveDelivery,
-  ): LimitRefusal | undefined {
-    const tenant = method.limit?.key === undefined ? "" : hint
-    if (tenant === undefined) return undefined
-    const key = limitKey(name, tenant)
-    const gate = this.#gates.get(key)
-    if (gate === undefined || !this.#queue.isFullFor(key, active)) return undefined
-    const now = performance.now()
-    if (this.#startsAt(gate, now) <= now) return undefined
-    if (active.delivery.deliveries > 1) gate.backlog.returned()
-    return this.#refusal(gate, active, now)
+  #isOver({ delivery }: ActiveDelivery, { task }: ParsedDelivery): boolean {
+    const { clock, isRevoked } = this.#options
+    return hasExpired(task, delivery.fresh, clock.transportNow()) || isRevoked(task)
   }
 
-  /** Decides whether a task may run now. */
-  admit(name: string, method: ErasedMethod, input: unknown, active: ActiveDelivery): Admission {
-    const found = tenantIn(method, input)
-    if (Result.isFailure(found)) return { kind: "invalid", message: found.failure }
-    const gate = this.#gateOf(name, method, found.success)
+  #admit(active: ActiveDelivery, target: Target, parsed: ParsedDelivery, read: InputRead): Admission {
+    if (Result.isFailure(read)) return { ...parsed, read, start: "now" }
+    const { method } = target
+    const tenant = tenantIn(method, read.success.input)
+    if (Result.isFailure(tenant)) {
+      const error = invalidInput({ field: "limit-key", message: tenant.failure })
+      return { ...parsed, read: Result.fail({ error, embed: read.success.embed }), start: "now" }
+    }
+    const limit = this.#limitOf(nameOf(target), method, tenant.success)
     const now = performance.now()
-    if (active.delivery.deliveries > 1) gate.backlog.returned()
-    const first = this.#queue.first(gate.key)
-    // A task does not overtake a waiting task of the same rank.
-    if ((first === undefined || precedes(active, first)) && this.#startsAt(gate, now) <= now)
-      return { kind: "admitted", release: this.#start(gate, now) }
-    this.#gateByTask.set(active, gate)
-    return { kind: "waits" }
+    noteReturn(active, limit)
+    const start = mayStart(active, limit, now)
+    if (start === "now") active.admit(limit.start(now))
+    return { ...parsed, read, limit, start }
   }
 
   /**
-   * Adds a task that was not admitted to the queue. Returns the task that is deferred for it if the queue is full,
-   * which may be the same task.
+   * Makes a task wait that may not start now. Returns the task that is postponed: this one, or one that has to leave for
+   * it.
    */
-  enqueue(active: ActiveDelivery): LimitRefusal | undefined {
-    const gate = this.#gateByTask.get(active)
-    if (gate === undefined) return undefined
+  enqueue(active: ActiveDelivery, admission: Admission): PostponedTask | undefined {
+    const { limit, start } = admission
+    if (limit === undefined || start === "now") return undefined
     const now = performance.now()
-    const deferred = this.#queue.add(gate.key, active)
-    this.#updateBacklog(gate, now)
-    gate.permits?.requestMissing(now)
-    if (deferred === undefined) return undefined
-    const other = this.#gateByTask.get(deferred) ?? gate
-    this.#gateByTask.delete(deferred)
-    this.#updateBacklog(other, now)
-    return this.#refusal(other, deferred, now)
+    if (typeof start === "object") return postponed(active, limit, start, now)
+    this.#admissions.set(active, admission)
+    const evicted = this.#waiting.add(limit.key, active)
+    limit.waitersChanged(now)
+    limit.permits?.requestMissing(now)
+    if (evicted === undefined) return undefined
+    const other = this.#admissions.get(evicted)?.limit ?? limit
+    this.#admissions.delete(evicted)
+    other.waitersChanged(now)
+    const postponeUntil = other.returnsAt(evicted, now)
+    return postponed(evicted, other, { postponeUntil, ...other.reasonAt(now) }, now)
   }
 
   /** The first waiting task that may start now. */
   firstReady(): ActiveDelivery | undefined {
     let best: ActiveDelivery | undefined
-    if (this.#queue.size === 0) return undefined
+    if (this.#waiting.size === 0) return undefined
     const now = performance.now()
-    for (const key of this.#queue.keys) {
-      const first = this.#queue.first(key)
-      const gate = first === undefined ? undefined : this.#gateByTask.get(first)
-      if (first === undefined || gate === undefined || this.#startsAt(gate, now) > now) continue
+    for (const key of this.#waiting.keys) {
+      const limit = this.#limits.get(key)
+      const first = limit?.first
+      if (limit === undefined || first === undefined || mayStart(first, limit, now) !== "now") continue
       if (best === undefined || precedes(first, best)) best = first
     }
     return best
   }
 
   /** Takes the {@link firstReady} task out of the queue, with its permit. */
-  grant(active: ActiveDelivery): void {
-    const gate = this.#gateByTask.get(active)
-    if (gate === undefined) return
+  grant(active: ActiveDelivery): Admission | undefined {
+    const admission = this.#admissions.get(active)
+    if (admission?.limit === undefined) return undefined
     const now = performance.now()
     this.remove(active)
-    active.permit = this.#start(gate, now)
-    gate.permits?.requestMissing(now)
+    active.admit(admission.limit.start(now))
+    admission.limit.permits?.requestMissing(now)
+    return admission
   }
 
   /** Removes a task from the queue. False if it did not wait. */
   remove(active: ActiveDelivery): boolean {
-    const gate = this.#gateByTask.get(active)
-    if (gate === undefined || !this.#queue.remove(gate.key, active)) return false
-    this.#gateByTask.delete(active)
-    this.#updateBacklog(gate, performance.now())
+    const limit = this.#admissions.get(active)?.limit
+    if (limit === undefined || !this.#waiting.remove(limit.key, active)) return false
+    this.#admissions.delete(active)
+    limit.waitersChanged(performance.now())
     return true
   }
 
   /** All waiting tasks. */
   get waiting(): ReadonlyArray<ActiveDelivery> {
-    return [...this.#queue.keys].flatMap((key) => this.#queue.tasksOf(key))
+    return [...this.#admissions.keys()]
   }
 
   /** Why tasks wait: the one with this id, or as many as `max`. */
   notes(id: string | undefined, max: number): ReadonlyArray<Postponement> {
     const now = performance.now()
     const notes: Array<Postponement> = []
-    for (const key of this.#queue.keys)
-      for (const [at, active] of this.#queue.tasksOf(key).entries()) {
-        const { id: job = "", delivery } = active
-        const gate = this.#gateByTask.get(active)
-        if (gate === undefined || (id !== undefined && job !== id)) continue
+    for (const key of this.#waiting.keys)
+      for (const [at, { id: job = "", delivery }] of this.#waiting.tasksOf(key).entries()) {
+        const limit = this.#limits.get(key)
+        if (limit === undefined || (id !== undefined && job !== id)) continue
         if (notes.length >= max) return notes
-        const inMs = Math.max(TICK_MS, (at + 1) * gate.backlog.spacing(now))
+        const inMs = Math.max(TICK_MS, (at + 1) * limit.backlog.spacing(now))
         const until = Math.round(Date.now() + inMs)
-        notes.push({ id: job, queue: delivery.queue, until, waits: true, ...this.#reasonOf(gate, now) })
+        notes.push({ id: job, queue: delivery.queue, until, waits: true, ...limit.reasonAt(now) })
       }
     return notes
   }
@@ -262,18 +266,17 @@ export class Limiter {
    * whether a handler is free.
    */
   scheduleNext(hasSlot: boolean): void {
-    if (this.#queue.size === 0) return
+    if (this.#waiting.size === 0) return
     const now = performance.now()
     let next = Number.POSITIVE_INFINITY
-    for (const key of this.#queue.keys) {
-      const first = this.#queue.first(key)
-      const gate = first === undefined ? undefined : this.#gateByTask.get(first)
-      if (gate === undefined) continue
-      const at = this.#startsAt(gate, now)
+    for (const key of this.#waiting.keys) {
+      const limit = this.#limits.get(key)
+      if (limit === undefined) continue
+      const at = limit.startsAt(now)
       // A task that may start but finds no free handler is started when a handler ends.
       if (at > now || hasSlot) next = Math.min(next, at)
-      gate.permits?.requestMissing(now)
-      const nextRequestAt = gate.permits?.nextRequestAt ?? Number.POSITIVE_INFINITY
+      limit.permits?.requestMissing(now)
+      const nextRequestAt = limit.permits?.nextRequestAt ?? Number.POSITIVE_INFINITY
       if (nextRequestAt > now) next = Math.min(next, nextRequestAt)
     }
     if (next === this.#alarmAt) return
@@ -290,7 +293,7 @@ export class Limiter {
 
   /** The connection is back. Notifications of other workers were missed meanwhile. */
   reconnected(): void {
-    for (const { permits } of this.#gates.values()) permits?.sync()
+    for (const { permits } of this.#limits.values()) permits?.sync()
     this.#options.onReady()
   }
 
@@ -308,7 +311,7 @@ export class Limiter {
     clearInterval(this.#timer)
     clearTimeout(this.#alarm)
     this.#end.abort()
-    const all = [...this.#gates.values()].flatMap(({ permits }) => permits ?? [])
+    const all = [...this.#limits.values()].flatMap(({ permits }) => permits ?? [])
     const written = Promise.all(all.map((permits) => permits.close()))
       // Handlers that ignored their signal still run, so their permits are kept until this process ends.
       .then(() => (all.some(({ running }) => running > 0) ? undefined : this.#presence.end()))
@@ -319,46 +322,6 @@ export class Limiter {
     })
     await Promise.race([written, patience])
     clearTimeout(timer)
-  }
-
-  #startsAt({ local, permits }: Gate, now: number): number {
-    if (!this.#options.isConnected() && permits !== undefined) return Number.POSITIVE_INFINITY
-    const own = local === undefined ? now : now + reserve(local.rate, local.tat, now, NOW).waitMs
-    return Math.max(own, permits?.startsAt(now) ?? now)
-  }
-
-  #start({ local, permits, backlog }: Gate, now: number): () => void {
-    if (local !== undefined) local.tat = reserve(local.rate, local.tat, now, ONE).tat
-    permits?.start()
-    backlog.started(now)
-    return () => permits?.end()
-  }
-
-  /** The backlog counts starts only while tasks wait. */
-  #updateBacklog({ key, backlog }: Gate, now: number): void {
-    backlog.setWaiting(this.#queue.first(key) !== undefined, now)
-  }
-
-  #refusal(gate: Gate, active: ActiveDelivery, now: number): LimitRefusal {
-    return {
-      active,
-      delayMs: gate.backlog.postponedMs(now, active.delivery.deliveries, Math.random(), this.#options.pullMs()),
-      ...this.#reasonOf(gate, now),
-    }
-  }
-
-  #reasonOf({ local, limit, tenant, isHidden }: Gate, now: number): LimitReason {
-    if (local !== undefined && (limit === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
-      return { reason: "rate-limit", detail: `${spaced(local.rate)} on each worker` }
-    const { rate, concurrency } = limit ?? {}
-    const rules = [
-      ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
-      ...(rate === undefined ? [] : [spaced(rate)]),
-    ]
-    const all = `${rules.join(" and ")} across all workers`
-    if (tenant !== "")
-      return { reason: "tenant-limit", detail: `${all} for ${isHidden ? HIDDEN : JSON.stringify(tenant)}` }
-    return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }
   }
 
   #rateOf(name: string, method: ErasedMethod): Rate | undefined {
@@ -373,30 +336,32 @@ export class Limiter {
     return local
   }
 
-  #gateOf(name: string, method: ErasedMethod, tenant: string): Gate {
+  #limitOf(name: string, method: ErasedMethod, tenant: string): Limit {
     const key = limitKey(name, tenant)
-    const known = this.#gates.get(key)
+    const known = this.#limits.get(key)
     if (known !== undefined) return known
-    const { limit } = method
-    const local = this.#localOf(name, this.#rateOf(name, method))
-    const gate: Gate = {
+    const { isConnected, pullMs } = this.#options
+    const { limit: rule, redact } = method
+    const limit = new Limit({
       key,
-      backlog: new Backlog(),
-      local,
-      permits: this.#permitsOf(key, limit),
-      limit,
       tenant,
-      isHidden: hidesKey(method.redact, typeof limit?.key === "string" ? limit.key : undefined),
-    }
-    this.#gates.set(key, gate)
+      isHidden: hidesKey(redact, typeof rule?.key === "string" ? rule.key : undefined),
+      rule,
+      permits: this.#permitsOf(key, rule),
+      local: this.#localOf(name, this.#rateOf(name, method)),
+      waiting: this.#waiting,
+      isConnected,
+      pullMs,
+    })
+    this.#limits.set(key, limit)
     this.#timer ??= setInterval(() => void this.#tick(), TICK_MS).unref()
-    return gate
+    return limit
   }
 
-  #permitsOf(key: string, limit: ErasedMethod["limit"]): Permits | undefined {
-    if (limit === undefined) return undefined
+  #permitsOf(key: string, rule: ErasedMethod["limit"]): Permits | undefined {
+    if (rule === undefined) return undefined
     const { store, log, handlers, onReady, broadcast } = this.#options
-    const { rate, concurrency = Number.POSITIVE_INFINITY } = limit
+    const { rate, concurrency = Number.POSITIVE_INFINITY } = rule
     if (concurrency !== Number.POSITIVE_INFINITY) this.#listen()
     return new Permits({
       key,
@@ -406,7 +371,7 @@ export class Limiter {
       log,
       handlers,
       presence: this.#presence,
-      waiting: () => this.#queue.tasksOf(key).length,
+      waiting: () => this.#waiting.tasksOf(key).length,
       onChange: onReady,
       // A worker that misses the message synchronises at its next tick.
       notifyOthers: () =>
@@ -422,15 +387,15 @@ export class Limiter {
     const heard = (payload: Uint8Array) => {
       const text = decoder.decode(payload)
       const at = text.indexOf(" ")
-      if (text.slice(0, at) !== this.#presence.id) this.#gates.get(text.slice(at + 1))?.permits?.sync()
+      if (text.slice(0, at) !== this.#presence.id) this.#limits.get(text.slice(at + 1))?.permits?.sync()
     }
     void keepListening(broadcast, LIMIT_TOPIC, heard, { log, signal: this.#end.signal })
   }
 
   async #tick(): Promise<void> {
-    for (const active of this.waiting) {
-      // A task that is over makes room, so that one after it may have been started in the meantime.
-      if (this.#options.isOver(active) && this.remove(active)) this.#options.onOver(active)
+    for (const [active, task] of [...this.#admissions]) {
+      // A task that has expired makes room, so that one after it may have been started in the meantime.
+      if (this.#isOver(active, task) && this.remove(active)) this.#options.onOver(active)
     }
     const now = performance.now()
     const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh
@@ -449,24 +414,22 @@ export class Limiter {
       }
     }
     let ticked = 0
-    for (const [key, gate] of [...this.#gates]) {
-      const isEmpty = this.#queue.first(key) === undefined
-      if (isEmpty && gate.permits?.isIdle !== false && gate.backlog.endsAt < performance.now()) {
-        // Nothing is kept of tenants without tasks, since there may be very many.
-        this.#gates.delete(key)
-        continue
+    for (const [key, limit] of [...this.#limits]) {
+      const { permits } = limit
+      // Nothing is kept of tenants without tasks, since there may be very many.
+      if (limit.isIdle(performance.now())) this.#limits.delete(key)
+      else if (permits !== undefined && ticked < MAX_TICKED && !(limit.first === undefined && permits.isIdle)) {
+        ticked++
+        permits.tick()
+        // Moves the limit behind the others, so that each gets its turn when there are more than one tick can handle.
+        this.#limits.delete(key)
+        this.#limits.set(key, limit)
       }
-      if (gate.permits === undefined || (isEmpty && gate.permits.isIdle) || ticked >= MAX_TICKED) continue
-      ticked++
-      gate.permits.tick()
-      // Moves the gate behind the others, so that each gets its turn when there are more than one tick can handle.
-      this.#gates.delete(key)
-      this.#gates.set(key, gate)
     }
   }
 
   #surrender(): void {
-    for (const { permits } of this.#gates.values()) permits?.recheck()
+    for (const { permits } of this.#limits.values()) permits?.recheck()
   }
 }
 
@@ -479,7 +442,13 @@ const tenantIn = ({ limit }: ErasedMethod, input: unknown): Result.Result<string
   }
 }
 
-const NOW = { wanted: 0, aheadMs: 0 }
-const ONE = { wanted: 1, aheadMs: 0 }
+/** A task that was delivered before may have been postponed. */
+const noteReturn = ({ delivery }: ActiveDelivery, { backlog }: Limit): void => {
+  if (delivery.deliveries > 1) backlog.returned()
+}
 
-const spaced = ({ intervalMs }: Rate): string => `one each ${Number((intervalMs / 1_000).toPrecision(3))} s`
+const postponed = (active: ActiveDelivery, limit: Limit, start: Postponed, now: number): PostponedTask => {
+  const { postponeUntil, reason, detail } = start
+  limit.backlog.postponed(postponeUntil, now)
+  return { active, delayMs: postponeUntil - now, reason, detail }
+}

@@ -1,17 +1,17 @@
 /**
  * The tasks of a worker that wait for their limits: one queue per limit and tenant, each in the order in which
- * deliveries start. The total is bounded. Beyond it the last task of the longest queue is deferred, so that no tenant
- * can fill the worker for the others. The delay is in proportion to the task's position, so that ten thousand waiting
+ * deliveries start. The total is bounded. Beyond it the last task of the longest queue is postponed, so that no
+ * tenant can fill the worker for the others. The delay is in proportion to the task's position, so that ten thousand waiting
  * tasks cost little. It is rather too short than too long: a task that comes early stays in its broker queue until
  * there is space, while permits would be unused if all tasks came late. Pure: clock and randomness are passed in.
  */
 
-/** Deferred tasks come back in groups at this interval, because each pull costs a round trip. */
+/** Postponed tasks come back in groups at this interval, because each pull costs a round trip. */
 const TOGETHER_MS = 100
 /** Shortest backlog that a delay is computed for, in tasks. */
 const MIN_LENGTH = 50
 /**
- * Milliseconds per task while the speed of the queue is unknown: the first deferred tasks must not come back before
+ * Milliseconds per task while the speed of the queue is unknown: the first postponed tasks must not come back before
  * the worker has reached the tasks behind them.
  */
 const FIRST_EACH_MS = 2
@@ -66,7 +66,7 @@ export class WaitingTasks<A> {
     return this.#queues.get(key)?.[0]
   }
 
-  /** Whether the queue is full and `item` itself would be the task that is deferred. */
+  /** Whether the queue is full and `item` itself would be the task that is postponed. */
   isFullFor(key: string, item: A): boolean {
     if (this.#size < this.#options.capacity()) return false
     const tasks = this.tasksOf(key)
@@ -76,7 +76,7 @@ export class WaitingTasks<A> {
     return true
   }
 
-  /** Adds a task. Returns the task that must be deferred for it, if the queue is full. */
+  /** Adds a task. Returns the task that must be postponed for it, if the queue is full. */
   add(key: string, item: A): A | undefined {
     const tasks = this.#queues.get(key) ?? []
     this.#queues.set(key, tasks)
@@ -111,7 +111,7 @@ export class WaitingTasks<A> {
 }
 
 /**
- * Estimates how fast one queue moves and how many of its tasks are deferred, and so when a deferred task should come
+ * Estimates how fast one queue moves and how many of its tasks are postponed, and so when a postponed task should come
  * back.
  */
 export class Backlog {
@@ -119,7 +119,7 @@ export class Backlog {
   /** Time since which starts are counted; `undefined` while no task waits. */
   #since: number | undefined
   #starts = 0
-  /** When the last deferred task comes back. */
+  /** When the last postponed task comes back. */
   #endsAt = 0
   #length = 0
 
@@ -130,7 +130,7 @@ export class Backlog {
     this.#phase = phase
   }
 
-  /** When the last deferred task comes back, in milliseconds; in the past when none is expected. */
+  /** When the last postponed task comes back, in milliseconds; in the past when none is expected. */
   get endsAt(): number {
     return this.#endsAt
   }
@@ -153,7 +153,7 @@ export class Backlog {
     this.#since += (now - this.#since) / 2
   }
 
-  /** A deferred task has come back. */
+  /** A postponed task has come back. */
   returned(): void {
     this.#length = Math.max(0, this.#length - 1)
   }
@@ -164,21 +164,29 @@ export class Backlog {
   }
 
   /**
-   * Milliseconds after which a task should be delivered again. `deliveries`: how often it was delivered. `random`: 0 to
+   * When a task that is postponed now should be delivered again. `deliveries`: how often it was delivered. `random`: 0 to
    * 1. `pullMs`: milliseconds that one task of a pull takes; 0 if that is unknown.
    */
-  postponedMs(now: number, deliveries: number, random: number, pullMs: number): number {
-    if (this.#endsAt <= now) this.#length = 0
-    this.#length++
+  returnsAt(now: number, deliveries: number, random: number, pullMs: number): number {
+    const length = this.#lengthAt(now) + 1
     // Half of the time that the queue is expected to take, because its speed is an estimate, and unknown at first.
     const isKnown = deliveries > 1 || this.#starts >= KNOWN_STARTS
     const half = this.spacing(now) / 2
     const each = isKnown ? Math.min(MAX_EACH_MS, Math.max(MIN_EACH_MS, half)) : FIRST_EACH_MS
     const slowEach = isKnown ? Math.min(MAX_SLOW_EACH_MS, PULLS_EACH * pullMs, half) : 0
-    const delay = Math.max(Math.max(MIN_LENGTH, this.#length) * each, this.#length * slowEach) * (0.75 + random / 2)
+    const delay = Math.max(Math.max(MIN_LENGTH, length) * each, length * slowEach) * (0.75 + random / 2)
     const endsAt = now + Math.min(delay, MAX_WAIT_MS - TOGETHER_MS)
-    const at = Math.ceil((endsAt - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
+    return Math.ceil((endsAt - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
+  }
+
+  /** Counts a task that was postponed until `at`. */
+  postponed(at: number, now: number): void {
+    this.#length = this.#lengthAt(now) + 1
     this.#endsAt = Math.max(this.#endsAt, at)
-    return at - now
+  }
+
+  /** Number of postponed tasks that have not come back; none once the last one had to be back. */
+  #lengthAt(now: number): number {
+    return this.#endsAt <= now ? 0 : this.#length
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The steps before the handler: parse → limits → claim → expiry and revocation → route → decode → validate. Each step
+ * The steps before the handler: parse → claim → expiry and revocation → route → decode → validate. Each step
  * either continues or ends with the settlement to store.
  */
 
@@ -13,19 +13,17 @@ import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { digestOf } from "../../jobs/same-task.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
-import { isExternal, notUnderstoodIn, OWN_HEADER, type Task } from "../../protocol/headers.ts"
+import { OWN_HEADER, type Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, start } from "../../protocol/record.ts"
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/job-store/judge.ts"
-import type { Claim, ClaimAnswer, Settlement } from "../../transport/job-store/transport.ts"
+import type { Claim, ClaimAnswer } from "../../transport/job-store/transport.ts"
 import { type ActiveDelivery, HandlerRun, type InputRead } from "../active-delivery.ts"
-import { type ActorPool, nameOf, type Target, type Unserved } from "../actors/actor-pool.ts"
+import type { ActorPool, Target } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
-import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
-import { hasExpired, type ParsedDelivery, parseDelivery } from "../parsed-delivery.ts"
+import { hasExpired, notDueMs, type ParsedDelivery, parseDelivery, type ReadDelivery } from "../parsed-delivery.ts"
 import {
   claimWithRetries,
-  NOTHING_TO_SETTLE,
   recordAfterClaim,
   SettledWithoutRun,
   SUSPECT_DELAY_MS,
@@ -33,17 +31,16 @@ import {
   workerLost,
 } from "./claim.ts"
 import type { OutcomeDecider } from "./decide.ts"
-import { bodyRules, embedOf, invalidInput, readInput } from "./handler-input.ts"
+import { bodyRules, embedOf, readInput } from "./handler-input.ts"
 import { JobContext, type JobServices } from "./job-context.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 import { idleClaims, type StepServices, StepSession } from "./step-session.ts"
-import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
+import { resolveTask, UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
 export interface PreparationOptions extends JobServices, StepServices, UnknownTasksOptions {
   readonly pool: ActorPool
   readonly clock: Clock
   readonly claims: Batcher<Claim, ClaimAnswer>
-  readonly limiter: Limiter
   readonly worker: string
   /** The version of the application. */
   readonly version: string | undefined
@@ -54,8 +51,6 @@ export interface PreparationOptions extends JobServices, StepServices, UnknownTa
   readonly isRevoked: (task: Task) => boolean
   /** Whether something is stored about a job although its task was never delivered. */
   readonly isChanged: (id: string) => boolean
-  /** The settlement of a task that a limit defers because too many tasks wait here already. */
-  readonly postpone: (refusal: LimitRefusal) => Settlement
   /**
    * Milliseconds for which a redelivered job is to be left to a living worker that may still run it; 0: no worker does.
    * `isBegun`: its record says that it was begun and has not ended.
@@ -67,12 +62,6 @@ export interface PreparationOptions extends JobServices, StepServices, UnknownTa
 
 /** Delay after which a task whose actor is unhealthy is delivered again. */
 const ACTOR_DOWN_DELAY_MS = 2_000
-
-/** A task that is due within this many milliseconds may run: a transport may deliver it that much too early. */
-const EARLY_MS = 50
-
-/** Longest delay with which a task that is due later is given back, in milliseconds. Then it comes again and is given back again. */
-const MAX_WAIT_MS = 7 * 86_400_000
 
 /** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
@@ -132,30 +121,36 @@ export class Preparation {
 
   /**
    * Prepares a delivery: the task that may run, or how its delivery is settled instead. Most first deliveries are prepared at
-   * once; the others have to ask for something before.
+   * once; the others have to ask for something before. `given`: what was read of it for its limits.
    */
-  prepare(active: ActiveDelivery): MaybeEffect<Ready> {
+  prepare(active: ActiveDelivery, given?: ReadDelivery): MaybeEffect<Ready> {
+    if (given !== undefined) return this.#prepare(active, given, given.read)
     const { delivery } = active
-    const options = this.#options
-    const now = options.clock.now()
-    const transportNow = options.clock.transportNow()
     const parsed = parseDelivery(delivery)
     if (Result.isFailure(parsed)) {
       const { token, fence, queue } = delivery
+      const { clock, keep } = this.#options
       // An unreadable task is recorded under the id in its headers only at its first delivery: later that id may belong
       // to another job. Where it does already, the record is refused, and the task comes again.
       const id = delivery.deliveries === 1 ? active.id : undefined
       return new SettledWithoutRun(
-        settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep),
+        settlement.unreadable({ token, fence, queue, id }, parsed.failure, clock.now(), keep),
       )
     }
-    const { task, posting } = parsed.success
-    const field = notUnderstoodIn(task.own)
-    const target = field === undefined ? options.pool.resolve(task.task, task.meth) : notUnderstood(field)
+    return this.#prepare(active, parsed.success, undefined)
+  }
+
+  #prepare(active: ActiveDelivery, parsed: ParsedDelivery, read: InputRead | undefined): MaybeEffect<Ready> {
+    const { delivery } = active
+    const options = this.#options
+    const now = options.clock.now()
+    const transportNow = options.clock.transportNow()
+    const { task, posting } = parsed
+    const target = resolveTask(options.pool, task)
     if (target.found) active.method = target.method
     const candidate: Candidate = {
       active,
-      parsed: parsed.success,
+      parsed,
       waiting: recordOfTask(posting, task, now),
       target,
       now,
@@ -164,13 +159,12 @@ export class Preparation {
       isChanged: options.isChanged(posting.id),
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
     }
-    // A broker of Celery's delivers at once what is due later, and leaves the wait to its workers.
-    const early = isExternal(task) ? Math.min((posting.due ?? 0) - transportNow, MAX_WAIT_MS) : 0
-    if (early > EARLY_MS && !candidate.isOver) {
+    const early = notDueMs(parsed, transportNow)
+    if (early > 0 && !candidate.isOver) {
       const { token } = delivery
       return new SettledWithoutRun({ token, then: { kind: "hand-back", delay: early } })
     }
-    return this.#mustAsk(candidate) ? this.#prepareSlowly(candidate) : this.#route(candidate, undefined, undefined)
+    return this.#mustAsk(candidate) ? this.#prepareSlowly(candidate, read) : this.#route(candidate, undefined, read)
   }
 
   /**
@@ -179,31 +173,19 @@ export class Preparation {
    * would tell that its worker died.
    */
   #mustAsk({ active, target, isOver, endsOnLoss, isChanged }: Candidate): boolean {
-    if (!active.delivery.fresh || endsOnLoss || isChanged) return true
-    if (!target.found) return !isOver
-    return active.permit !== undefined || this.#isLimited(target, isOver)
+    return !active.delivery.fresh || endsOnLoss || isChanged || (!target.found && !isOver)
   }
 
-  /** Limits are asked before the claim, so that a task that is deferred many times writes nothing to its record. */
-  #isLimited(target: Target, isOver: boolean): boolean {
-    return this.#options.limiter.limits(target) && !isOver
-  }
-
-  /** Asks the limits, other workers and the record. */
+  /** Asks other workers and the record. */
   readonly #prepareSlowly = Effect.fnUntraced(function* (
     this: Preparation,
     candidate: Candidate,
+    read: InputRead | undefined,
   ): Effect.fn.Return<Ready> {
     const { active, parsed, waiting, target, now, isOver, endsOnLoss, isChanged } = candidate
     const { delivery } = active
     const { posting } = parsed
     const options = this.#options
-    let read: InputRead | undefined
-    if (target.found && (active.permit !== undefined || this.#isLimited(target, isOver))) {
-      const answer = yield* this.#admit(active, target, parsed)
-      if (answer instanceof SettledWithoutRun) return answer
-      read = answer
-    }
     if (!target.found && !isOver) {
       const giving = this.#unknown.handBack(delivery.token, parsed, now, target)
       const handedBackSettlement = yield* Effect.promise(() => giving)
@@ -422,50 +404,6 @@ export class Preparation {
     )
     return new PreparedTask(run, input, actor, job)
   }
-
-  /**
-   * Asks the limits of a method. Returns the handler's input where it was read for that, or how the delivery ends where
-   * the task may not start now.
-   */
-  readonly #admit = Effect.fnUntraced(function* (
-    this: Preparation,
-    active: ActiveDelivery,
-    target: Target,
-    { posting, task, level }: ParsedDelivery,
-  ): Effect.fn.Return<InputRead | SettledWithoutRun | undefined> {
-    const { actor, method } = target
-    active.level = level
-    const { limiter, postpone } = this.#options
-    if (active.permit !== undefined) {
-      // The task has waited for its limit and was admitted.
-      active.admit(active.permit)
-      active.permit = undefined
-      return active.input
-    }
-    if (actor.condition !== "ready") return undefined
-    const name = nameOf(target)
-    const refusal = limiter.refuseEarly(name, method, task.own.tenant, active)
-    if (refusal !== undefined) return new SettledWithoutRun(postpone(refusal))
-    const reading = active.input ?? readInput(posting, method, bodyRules(this.#options, task))
-    const read = isEffect(reading) ? yield* reading : reading
-    if (Result.isFailure(read)) return read
-    const { embed, input } = read.success
-    const admission = limiter.admit(name, method, input, active)
-    switch (admission.kind) {
-      case "admitted":
-        active.admit(admission.release)
-        return read
-      case "waits":
-        active.mustWait = true
-        active.task = task
-        active.input = read
-        return new SettledWithoutRun(NOTHING_TO_SETTLE)
-      case "invalid": {
-        const error = invalidInput({ field: "limit-key", message: admission.message })
-        return Result.fail({ error, embed })
-      }
-    }
-  })
 }
 
 /** Whether an attempt of the job's run has begun, also one that was given back and does not count. */
@@ -474,10 +412,3 @@ const hasStarted = ({ attempt, run, timeline }: JobRecord): boolean =>
 
 /** Whether the job has waited for others: its record begins with that, or is so long that the beginning is gone. */
 const hasBeenDeferred = ({ timeline: [first] }: JobRecord): boolean => first?.state === "deferred" || first?.n !== 1
-
-/** A task whose header has a field that a worker must understand, and that this version does not. */
-const notUnderstood = (field: string): Unserved => ({
-  found: false,
-  message: `its header sets ${OWN_HEADER}.${field}, which this version does not support`,
-  field,
-})

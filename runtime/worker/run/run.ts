@@ -16,6 +16,7 @@ import type { Log } from "../../log/log.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, HandlerRun } from "../active-delivery.ts"
+import type { ReadDelivery } from "../parsed-delivery.ts"
 import type { CallExit } from "./call.ts"
 import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./claim.ts"
 import type { OutcomeDecider } from "./decide.ts"
@@ -50,23 +51,25 @@ export interface Slots {
   handlerStarts(active: ActiveDelivery): void
   /** Called when the handler of a delivery has ended, or will not be called: the next one may start. Does not throw. */
   handlerEnded(active: ActiveDelivery): void
-  /** Makes a task that may not start yet wait for its limit, without a slot. */
-  waitForLimit(active: ActiveDelivery): void
 }
 
-/** Begins the run of a delivery. It goes as far as it can at once. */
-export const startRun = (worker: RunParts, active: ActiveDelivery): void => {
-  active.fiber = Effect.runFork(runDelivery(worker, active))
+/** Begins the run of a delivery. It goes as far as it can at once. `given`: what was read of the task for its limits. */
+export const startRun = (worker: RunParts, active: ActiveDelivery, given?: ReadDelivery): void => {
+  active.fiber = Effect.runFork(runDelivery(worker, active, given))
   // The delivery may have been ended from outside before its fiber was known.
   if (active.stop !== undefined) active.leave()
 }
 
 /** Its exit is that of the handler. What follows the handler cannot be interrupted. */
-const runDelivery = (worker: RunParts, active: ActiveDelivery): Effect.Effect<unknown, unknown> => {
+const runDelivery = (
+  worker: RunParts,
+  active: ActiveDelivery,
+  given: ReadDelivery | undefined,
+): Effect.Effect<unknown, unknown> => {
   let ready: Ready | undefined
   return Effect.onExit(
     Effect.suspend(() => {
-      const preparing = prepare(worker, active)
+      const preparing = prepare(worker, active, given)
       if (!isEffect(preparing)) {
         ready = preparing
         return call(worker, active, ready)
@@ -83,8 +86,8 @@ const runDelivery = (worker: RunParts, active: ActiveDelivery): Effect.Effect<un
 }
 
 /** The task whose handler may be called, or how the delivery is settled instead. Most first deliveries are prepared at once. */
-const prepare = (worker: RunParts, active: ActiveDelivery): MaybeEffect<Ready> => {
-  const preparing = worker.preparation.prepare(active)
+const prepare = (worker: RunParts, active: ActiveDelivery, given: ReadDelivery | undefined): MaybeEffect<Ready> => {
+  const preparing = worker.preparation.prepare(active, given)
   if (isEffect(preparing) || mustWait(preparing)) return prepareSlowly(worker, active, preparing)
   if (preparing instanceof PreparedTask) active.enter(preparing.actor)
   return preparing
@@ -196,17 +199,14 @@ const handOn = (
   active: ActiveDelivery,
   decided: Settlement | undefined,
 ): Effect.Effect<void> => {
-  if (active.mustWait) slots.waitForLimit(active)
-  else {
-    slots.handlerEnded(active)
-    if (decided === undefined) ender.leave(active)
-    else ender.end(active, decided)
-  }
+  slots.handlerEnded(active)
+  if (decided === undefined) ender.leave(active)
+  else ender.end(active, decided)
   return Effect.void
 }
 
 /** Handles an error of the worker itself: a job whose handler has run fails with it, once; any other task is given back. */
-const recover = (worker: RunParts, active: ActiveDelivery, exit: CallExit): Effect.Effect<void> => {
+export const recover = (worker: RunParts, active: ActiveDelivery, exit: CallExit): Effect.Effect<void> => {
   const thrown = Exit.isFailure(exit) ? Cause.squash(exit.cause) : new Error("the task was not prepared")
   // A delivery that was handed on has its settlement: what fails behind it must not make a second one.
   if (active.phase !== "running") {

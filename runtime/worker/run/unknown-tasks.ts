@@ -7,16 +7,28 @@
 
 import type { Postponement } from "../../cluster/postponements.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
-import { isExternal, LANG, type Task } from "../../protocol/headers.ts"
+import { isExternal, LANG, notUnderstoodIn, OWN_HEADER, type Task } from "../../protocol/headers.ts"
 import { type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { Settlement } from "../../transport/job-store/transport.ts"
-import type { Unserved } from "../actors/actor-pool.ts"
+import type { ActorPool, Resolution, Unserved } from "../actors/actor-pool.ts"
 import type { ParsedDelivery } from "../parsed-delivery.ts"
 import type { OutcomeDecider } from "./decide.ts"
 import { type BodyOptions, bodyRules, embedOf } from "./handler-input.ts"
 
 /** Longest chain of forwards, since two workers could otherwise forward a task to each other for ever. */
 const MAX_HOPS = 10
+
+/** The method that a task is for, unless its header has a field that a worker must understand, and that this version does not. */
+export const resolveTask = (pool: Pick<ActorPool, "resolve">, task: Task): Resolution => {
+  const field = notUnderstoodIn(task.own)
+  return field === undefined ? pool.resolve(task.task, task.meth) : notUnderstood(field)
+}
+
+const notUnderstood = (field: string): Unserved => ({
+  found: false,
+  message: `its header sets ${OWN_HEADER}.${field}, which this version does not support`,
+  field,
+})
 
 /** Unknown tasks that are remembered. Beyond that the oldest are forgotten, and their grace starts again. */
 const CAPACITY = 10_000

@@ -193,6 +193,65 @@ describe("a key that names a field", () => {
   })
 })
 
+describe("the input of a task with a limit", () => {
+  /** An actor whose schema takes until `go` is called, for each validation. */
+  const gated = () => {
+    const { note, of } = counter()
+    const waiting: Array<() => void> = []
+    let keys = 0
+    let isOpen = false
+    const validate = async (value: unknown) => {
+      if (!isOpen) await new Promise<void>((resolve) => waiting.push(resolve))
+      return { value }
+    }
+    const key = () => {
+      keys++
+      return "tenant"
+    }
+    const input = { "~standard": { version: 1 as const, vendor: "test", validate } }
+    const limit = { concurrency: 1, key }
+    const open = () => {
+      isOpen = true
+      for (const go of waiting) go()
+    }
+    const actors = [actor("gated", { methods: { run: { input, limit, run: note } } })]
+    return { actors, open, of, waiting, keys: () => keys }
+  }
+
+  test("is read once, although the task waits for its permit", async () => {
+    const { actors, open, of, waiting, keys } = gated()
+    const { client } = await start(actors, { concurrency: 4 })
+    const jobs = await client.submitMany(Array.from({ length: 4 }, () => ({ task: "gated", input: {} })))
+    await eventually(() => waiting.length === 4)
+    open()
+    for (const each of jobs) if (!(each instanceof Error)) await client.job(each.id).result({ timeout: 60 })
+    expect([waiting.length, keys(), of("")]).toEqual([4, 4, 4])
+  })
+
+  test("is read in a slot, which the job leaves if it is cancelled meanwhile", async () => {
+    const { actors, open, of, waiting } = gated()
+    const { client } = await start(actors, { concurrency: 1 })
+    const job = await client.submit("gated", { input: {} })
+    await eventually(() => waiting.length === 1)
+    await job.cancel()
+    open()
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "cancelled" })
+    await (await client.submit("gated", { input: {} })).result({ timeout: 60 })
+    expect(of("")).toBe(1)
+  })
+
+  test("that its schema refuses fails the job at once, and takes no permit", async () => {
+    const { note, of } = counter()
+    const input = Schema.Struct({ who: Schema.String })
+    const limit = { concurrency: 1, rate: "1/h" }
+    const { client } = await start([actor("strict", { methods: { run: { input, limit, run: note } } })])
+    const failed = await client.submit("strict", { input: { who: 5 } })
+    expect(await failed.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { reason: "invalid-input" } })
+    await (await client.submit("strict", { input: { who: "acme" } })).result({ timeout: 60 })
+    expect(of("acme")).toBe(1)
+  })
+})
+
 test("the state of a limit is read as it was written, and what is none counts as nothing", () => {
   const state = { tat: 5.5, held: new Map([["w", 2]]), asking: new Map([["v", { since: 9, wanted: 3 }]]) }
   expect(decodeState(encodeState(state))).toEqual(state)

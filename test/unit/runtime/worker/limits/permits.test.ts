@@ -8,8 +8,13 @@ import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Rate } from "../../../../../runtime/options/limit.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
-import { decidePermits, type LimitState, Permits, shareOf } from "../../../../../runtime/worker/limits/permits.ts"
-import { Presence } from "../../../../../runtime/worker/limits/presence.ts"
+import {
+  decidePermits,
+  type LimitState,
+  Permits,
+  Presence,
+  shareOf,
+} from "../../../../../runtime/worker/limits/permits.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { newStore, storeWith } from "./stores.ts"
 
