@@ -215,7 +215,7 @@ const pull = async (options: ConsumerOptions, request: TakeOptions, signal: Abor
   let asked = request.max
   let deliveries = await jobs.take(request, signal)
   while (deliveries.length === asked && !burst && !signal.aborted) {
-    const max = buffer.roomBehind(asked)
+    const max = buffer.pullSize(false, asked)
     if (max === 0) break
     const next = jobs.take({ ...request, max, wait: 0 }, signal)
     next.catch(() => undefined)
@@ -267,8 +267,7 @@ export class PullSizer {
     const looks = buffer.isCrowded || now - this.#lookedAt >= LOOK_MS
     if (!buffer.isCrowded) this.#thinAt = now
     if (looks || buffer.freeIfLimited === buffer.free) this.#lookedAt = now
-    if (buffer.isCrowded) return buffer.free
-    return Math.min(looks ? buffer.free : buffer.freeIfLimited, buffer.largestPull)
+    return buffer.pullSize(looks)
   }
 
   /** Called after a pull while the buffer is crowded. Resolves when the next pull is worth its cost. */

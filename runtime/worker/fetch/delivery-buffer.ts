@@ -6,19 +6,20 @@
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { JobDelivery } from "../../transport/job-store/transport.ts"
 import { ActiveDelivery, HeldDeliveries } from "../active-delivery.ts"
-import { PrefetchQos } from "./prefetch.ts"
-
-/**
- * Smallest number of tasks that may wait for limits: even a worker with few handlers can start many tasks per second
- * under a limit.
- */
-const MIN_PLACES = 64
+import {
+  capacityOf,
+  freeIfLimitedOf,
+  freeOf,
+  hasRoom,
+  isCrowded,
+  limitCapacityOf,
+  PrefetchQos,
+  type PullState,
+  pullSize,
+} from "./pull-size.ts"
 
 /** Pulls whose median tells how long a pull takes. */
 const TIMED_PULLS = 15
-
-/** Fewest deliveries for which two pulls are faster than one. */
-const MIN_BATCH = 32
 
 export class DeliveryBuffer {
   readonly held = new HeldDeliveries()
@@ -29,25 +30,14 @@ export class DeliveryBuffer {
   /** With `rotate`: rank of the queue that the last task came from. */
   #lastRank = -1
   #concurrency = 0
-  /** Most handlers that can run at a time, with autoscaling. */
-  #slots = 1
-  #capacity = 0
-  #prefetch = 1
+  /** What is counted to decide how much to pull. */
+  readonly #pull: { -readonly [Field in keyof PullState]: PullState[Field] }
   readonly #qos: PrefetchQos
   /** Deliveries that ran when the prefetch was reduced; they do not count as fetched ahead. */
   readonly #runningAtLoss = new Set<ActiveDelivery>()
   /** Surplus that is being given back, and counts as here until the transport has it again. */
   readonly #returning = new Set<ActiveDelivery>()
-  /** Deliveries that may still come (`maxJobs`); less than 0 where a pull that was cut short brought more. */
-  #jobsLeft = Number.POSITIVE_INFINITY
   #running = 0
-  /** Handlers that still run although their delivery was decided. They keep their slot until they end. */
-  #stuck = 0
-  /**
-   * Slots for which nothing is fetched ahead, because tasks would wait there for a long run: those whose handler runs for
-   * long, and after their end as many as no shorter run has followed yet.
-   */
-  #slow = 0
   /** Handlers that run for long, or are expected to. */
   #long = 0
   /** Methods whose last run was a long one. */
@@ -55,8 +45,6 @@ export class DeliveryBuffer {
   /** Milliseconds per task of the last full pulls. */
   readonly #pullTimes: Array<number> = []
   #pullMs = 0
-  /** Deliveries that wait for a limit. */
-  #limited = 0
   #delayed = 0
   #granted = 0
   #room: (() => void) | undefined
@@ -78,7 +66,20 @@ export class DeliveryBuffer {
     this.#rotate = options.rotate
     this.#random = options.random ?? false
     for (const queue of options.queues) this.#rankOf(queue)
-    this.#jobsLeft = options.maxJobs ?? Number.POSITIVE_INFINITY
+    const { held } = this
+    this.#pull = {
+      slots: 1,
+      prefetch: 1,
+      stuck: 0,
+      slow: 0,
+      get held() {
+        return held.size
+      },
+      limited: 0,
+      ahead: 0,
+      spared: 0,
+      jobsLeft: options.maxJobs ?? Number.POSITIVE_INFINITY,
+    }
     this.#qos = new PrefetchQos(options.prefetch)
     this.resize(options)
   }
@@ -87,9 +88,9 @@ export class DeliveryBuffer {
   resize(size: { readonly concurrency: number; readonly prefetch: number; readonly maxConcurrency?: number }): void {
     const { concurrency, prefetch, maxConcurrency = concurrency } = size
     this.#concurrency = concurrency
-    this.#slots = Math.max(maxConcurrency, 1)
-    this.#capacity = this.#slots * prefetch
-    this.#prefetch = prefetch
+    this.#pull.slots = Math.max(maxConcurrency, 1)
+    this.#pull.prefetch = prefetch
+    this.#pull.ahead = this.#qos.limit(this.capacity)
     this.#changed()
   }
 
@@ -108,11 +109,11 @@ export class DeliveryBuffer {
 
   /** Whether as many deliveries came as `maxJobs` allows. */
   get isSpent(): boolean {
-    return this.#jobsLeft <= 0
+    return this.#pull.jobsLeft <= 0
   }
 
   get capacity(): number {
-    return this.#capacity
+    return capacityOf(this.#pull)
   }
 
   get running(): number {
@@ -120,12 +121,12 @@ export class DeliveryBuffer {
   }
 
   get stuck(): number {
-    return this.#stuck
+    return this.#pull.stuck
   }
 
   /** Whether stuck handlers hold all slots: nothing can start until one of them stops. */
   get isStuck(): boolean {
-    return this.#stuck >= this.#slots
+    return this.#pull.stuck >= this.#pull.slots
   }
 
   /** Deliveries that wait for a slot, in the order in which they start. */
@@ -135,32 +136,27 @@ export class DeliveryBuffer {
 
   /** Number of deliveries that may still be fetched now. */
   get free(): number {
-    const fetched = this.held.size - this.#limited
-    const places = this.#places - fetched
-    return Math.min(this.#jobsLeft, places, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
-  }
-
-  /** The capacity of the slots that are free, or will be free before long. */
-  get #places(): number {
-    const usable = Math.max(0, this.#slots - this.#stuck)
-    // With nothing here, nothing can wait behind a long run.
-    const slow = this.held.size === 0 ? 0 : Math.min(this.#slow, usable)
-    return usable * this.#prefetch - slow * (this.#prefetch - 1)
+    return freeOf(this.#pull)
   }
 
   /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
   get limitCapacity(): number {
-    return Math.max(MIN_PLACES, this.#capacity)
+    return limitCapacityOf(this.#pull)
   }
 
   /** Whether so many deliveries wait for limits that most new ones might have to be given back. */
   get isCrowded(): boolean {
-    return this.#limited >= 0.75 * this.limitCapacity
+    return isCrowded(this.#pull)
   }
 
   /** Number of deliveries that fit here even if all of them have to wait for a limit. */
   get freeIfLimited(): number {
-    return Math.max(0, Math.min(this.free, this.limitCapacity - this.#limited))
+    return freeIfLimitedOf(this.#pull)
+  }
+
+  /** Number of deliveries to pull: {@link pullSize}. */
+  pullSize(looks: boolean, coming = 0): number {
+    return pullSize(this.#pull, looks, coming)
   }
 
   /**
@@ -206,7 +202,7 @@ export class DeliveryBuffer {
 
   /** Whether a handler may start. */
   get hasSlot(): boolean {
-    return this.#running + this.#stuck < this.#concurrency
+    return this.#running + this.#pull.stuck < this.#concurrency
   }
 
   /**
@@ -215,17 +211,19 @@ export class DeliveryBuffer {
    */
   reducePrefetch(): number {
     for (const active of this.held.values()) if (active.phase === "running") this.#runningAtLoss.add(active)
-    return this.#qos.reduce(this.#capacity, this.#running)
+    this.#pull.spared = this.#runningAtLoss.size
+    this.#pull.ahead = this.#qos.reduce(this.capacity, this.#running)
+    return this.#pull.ahead
   }
 
   /** Number of deliveries to pull now; 0 while a pull would bring too few. */
   get room(): number {
-    return this.#hasRoom ? this.free : 0
+    return hasRoom(this.#pull) ? this.free : 0
   }
 
   /** Resolves when a pull is worth its cost. */
   waitForRoom(signal: AbortSignal): Promise<void> {
-    if (this.#hasRoom || signal.aborted) return Promise.resolve()
+    if (hasRoom(this.#pull) || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {
       const done = () => {
         signal.removeEventListener("abort", done)
@@ -236,30 +234,6 @@ export class DeliveryBuffer {
     })
   }
 
-  get #hasRoom(): boolean {
-    return this.free >= Math.max(1, Math.min(this.#quarter, this.#jobsLeft))
-  }
-
-  /**
-   * Fewest deliveries that a pull is sent for. A pull costs a round trip, so under load it waits until a quarter of the
-   * places is free, or all that are fetched ahead. Buffered deliveries feed every handler meanwhile.
-   */
-  get #quarter(): number {
-    const places = Math.min(this.#qos.limit(this.#capacity), this.#places)
-    return Math.min(Math.floor(places / 4), this.#places - this.#slots)
-  }
-
-  /** Most deliveries of one pull: where a quarter is enough for a batch, pulls of one bring the broker work at all times. */
-  get largestPull(): number {
-    return this.#quarter >= MIN_BATCH ? this.#quarter : Number.POSITIVE_INFINITY
-  }
-
-  /** Number of deliveries to pull before so many others, which have just come, are added; 0 where that is too few. */
-  roomBehind(coming: number): number {
-    const max = Math.min(this.freeIfLimited - coming, this.largestPull)
-    return max >= Math.max(MIN_BATCH, this.#quarter) ? max : 0
-  }
-
   /** Resolves when no delivery is left. */
   whenIdle(): Promise<void> {
     if (this.held.size === 0) return Promise.resolve()
@@ -267,7 +241,7 @@ export class DeliveryBuffer {
   }
 
   add(deliveries: ReadonlyArray<JobDelivery>): void {
-    this.#jobsLeft -= deliveries.length
+    this.#pull.jobsLeft -= deliveries.length
     for (const delivery of deliveries) {
       const active = new ActiveDelivery(delivery, this.#rankOf(delivery.queue))
       this.held.add(active)
@@ -280,7 +254,7 @@ export class DeliveryBuffer {
   receive(delivery: JobDelivery): ActiveDelivery {
     const active = new ActiveDelivery(delivery, this.#rankOf(delivery.queue))
     active.phase = "settling"
-    this.#jobsLeft--
+    this.#pull.jobsLeft--
     this.held.add(active)
     return active
   }
@@ -335,7 +309,7 @@ export class DeliveryBuffer {
     const active = isReady ? ready : first
     if (active === undefined) return undefined
     if (isReady) {
-      this.#limited--
+      this.#pull.limited--
       this.#granted++
     } else if (at === 0) this.#buffered.shift()
     else this.#buffered.splice(at, 1)
@@ -349,7 +323,7 @@ export class DeliveryBuffer {
   waitForLimit(active: ActiveDelivery): void {
     active.phase = "waiting"
     this.#running--
-    this.#limited++
+    this.#pull.limited++
     this.#delayed++
     this.#changed()
   }
@@ -357,7 +331,7 @@ export class DeliveryBuffer {
   /** Ends the wait of a delivery for its limit: it is settled, or processed again in its order. */
   stopWaiting(active: ActiveDelivery, phase: "settling" | "buffered"): void {
     active.phase = phase
-    this.#limited--
+    this.#pull.limited--
     if (phase === "buffered") this.#insert(active)
   }
 
@@ -378,7 +352,7 @@ export class DeliveryBuffer {
 
   /** The same for those that exceed `maxJobs` alone: none of them may start, also where slots are free. */
   takeBeyondMaxJobs(): ReadonlyArray<ActiveDelivery> {
-    return this.#takeLast(-this.#jobsLeft)
+    return this.#takeLast(-this.#pull.jobsLeft)
   }
 
   #takeLast(count: number): ReadonlyArray<ActiveDelivery> {
@@ -393,7 +367,7 @@ export class DeliveryBuffer {
 
   /** Notes that a delivery was given back, so that under `maxJobs` another one may come in its place. */
   handedBack(): void {
-    this.#jobsLeft++
+    this.#pull.jobsLeft++
   }
 
   /** Takes one delivery out of the buffer. False if it is not there. */
@@ -416,7 +390,7 @@ export class DeliveryBuffer {
     active.isLong = true
     if (active.method !== undefined) this.#longMethods.add(active.method)
     this.#long++
-    this.#slow = Math.min(this.#slow + 1, this.#slots)
+    this.#pull.slow = Math.min(this.#pull.slow + 1, this.#pull.slots)
   }
 
   /** Notes that a handler has ended or is stuck. A stuck handler keeps its slot until it ends. */
@@ -425,15 +399,17 @@ export class DeliveryBuffer {
     this.#running--
     if (active.isLong) this.#long--
     if (active.run !== undefined && !active.run.isLong) {
-      this.#slow = Math.max(this.#long, this.#slow - 1)
+      this.#pull.slow = Math.max(this.#long, this.#pull.slow - 1)
       this.#longMethods.delete(active.run.method)
     }
-    if (this.#qos.restore(this.#capacity)) this.onRestored()
+    const isRestored = this.#qos.restore(this.capacity)
+    this.#pull.ahead = this.#qos.limit(this.capacity)
+    if (isRestored) this.onRestored()
     const pending = active.run?.pending
     if (pending === undefined) return
-    this.#stuck++
+    this.#pull.stuck++
     const freed = () => {
-      this.#stuck--
+      this.#pull.stuck--
       this.#changed()
     }
     pending.then(freed, freed)
@@ -442,7 +418,7 @@ export class DeliveryBuffer {
   /** Removes a delivery that is settled, or that another worker has. */
   drop(active: ActiveDelivery): void {
     this.held.remove(active)
-    if (this.#runningAtLoss.size > 0) this.#runningAtLoss.delete(active)
+    if (this.#runningAtLoss.delete(active)) this.#pull.spared--
     if (this.#returning.size > 0) this.#returning.delete(active)
     this.#changed()
   }
@@ -455,7 +431,7 @@ export class DeliveryBuffer {
   onRestored: () => void = () => undefined
 
   #changed(): void {
-    if (this.#room !== undefined && this.#hasRoom) {
+    if (this.#room !== undefined && hasRoom(this.#pull)) {
       const room = this.#room
       this.#room = undefined
       room()

@@ -139,19 +139,4 @@ describe("delivery buffers", () => {
     await waiting
     expect(inFlight.free).toBe(2)
   })
-
-  test("a pull asks for a quarter of many places, and another one fits behind what has come", () => {
-    const inFlight = buffer({ concurrency: 100, prefetch: 2 })
-    expect(inFlight.largestPull).toBe(50)
-    expect(inFlight.roomBehind(50)).toBe(50)
-    inFlight.add(Array.from({ length: 70 }, (_, at) => delivery(`${at}`)))
-    expect(inFlight.roomBehind(50)).toBe(50)
-    expect(inFlight.roomBehind(90)).toBe(0)
-  })
-
-  test("with few places one pull fills them all", () => {
-    const inFlight = buffer()
-    expect(inFlight.largestPull).toBe(Number.POSITIVE_INFINITY)
-    expect(inFlight.roomBehind(1)).toBe(0)
-  })
 })

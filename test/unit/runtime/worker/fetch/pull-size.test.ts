@@ -1,4 +1,6 @@
-/** The prefetch after a broken connection: the numbers and log lines of Celery's smoke tests. */
+/**
+ * How many tasks a worker pulls; the prefetch after a broken connection: the numbers and log lines of Celery's smoke tests.
+ */
 import { actor, type ReconnectOptions } from "callboard"
 import { describe, expect, test } from "vitest"
 import { isExhausted, reconnectDelay, retryNotice } from "../../../../../runtime/options/reconnect.ts"
@@ -6,10 +8,77 @@ import { settingsOf } from "../../../../../runtime/service/settings.ts"
 import type { JobDelivery } from "../../../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
-import { PrefetchQos, reductionLines, restoredLine } from "../../../../../runtime/worker/fetch/prefetch.ts"
+import {
+  hasRoom,
+  PrefetchQos,
+  type PullState,
+  pullSize,
+  reductionLines,
+  restoredLine,
+} from "../../../../../runtime/worker/fetch/pull-size.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"
 import { breakable } from "../breakable.ts"
+
+describe("a pull", () => {
+  /** An empty worker with 10 slots, whose buffer holds 4 tasks for each; 64 more may wait for limits. */
+  const state = (fields: Partial<PullState> = {}): PullState => ({
+    slots: 10,
+    prefetch: 4,
+    stuck: 0,
+    slow: 0,
+    held: 0,
+    limited: 0,
+    ahead: (fields.slots ?? 10) * (fields.prefetch ?? 4),
+    spared: 0,
+    jobsLeft: Number.POSITIVE_INFINITY,
+    ...fields,
+  })
+
+  /** Of a worker with 100 slots and 200 places. */
+  const large = (fields: Partial<PullState> = {}) => state({ slots: 100, prefetch: 2, ...fields })
+
+  test.each<[string, PullState, looks: boolean, coming: number, size: number]>([
+    ["of an empty worker fills all places", state(), false, 0, 40],
+    ["fills the places that are free", state({ held: 25 }), false, 0, 15],
+    ["of a full worker brings nothing", state({ held: 40 }), false, 0, 0],
+    ["brings no more than may come in all", state({ jobsLeft: 3 }), false, 0, 3],
+    ["leaves out the places of stuck handlers", state({ stuck: 3, held: 5 }), false, 0, 23],
+    ["brings nothing if all handlers are stuck", state({ stuck: 10 }), false, 0, 0],
+    ["fetches nothing ahead for slots with a long run", state({ slow: 4, held: 4 }), false, 0, 24],
+    ["fetches ahead for them once nothing is here", state({ slow: 4 }), false, 0, 40],
+    ["brings what a reduced prefetch allows", state({ ahead: 12, held: 5 }), false, 0, 7],
+    ["does not count what ran when it was reduced", state({ ahead: 12, held: 5, spared: 5 }), false, 0, 12],
+    ["does not count what waits for a limit", state({ held: 40, limited: 30 }), false, 0, 30],
+    ["brings no more than may wait, if all have to", state({ held: 50, limited: 44 }), false, 0, 20],
+    ["that looks behind the waiting tasks fills all slots", state({ held: 50, limited: 44 }), true, 0, 34],
+    ["looks behind a crowd", state({ held: 48, limited: 48 }), false, 0, 40],
+    ["of a large worker asks for a quarter", large(), true, 0, 50],
+    ["of a large worker asks for all that fits, if that is less", large({ held: 170 }), true, 0, 30],
+    ["of a crowded large worker is not cut", large({ held: 160, limited: 160 }), true, 0, 200],
+    ["is sent behind a quarter that has come", large(), false, 50, 50],
+    ["is sent behind what is here and has come", large({ held: 70 }), false, 50, 50],
+    ["is not sent behind so much that little fits", large({ held: 70 }), false, 90, 0],
+    ["is not sent behind another one, if a batch does not fit", state(), false, 10, 0],
+    ["behind a crowd asks for what may wait", large({ held: 150, limited: 150 }), false, 10, 0],
+  ])("%s", (_, each, looks, coming, size) => {
+    expect(pullSize(each, looks, coming)).toBe(size)
+  })
+
+  test.each<[string, PullState, boolean]>([
+    ["of an empty worker", state(), true],
+    ["once a quarter of the places is free", state({ held: 30 }), true],
+    ["not for less than a quarter", state({ held: 31 }), false],
+    ["for the last tasks that may come", state({ held: 31, jobsLeft: 2 }), true],
+    ["not if none may come", state({ jobsLeft: 0 }), false],
+    ["for one task without a prefetch", state({ prefetch: 1, held: 9 }), true],
+    ["not without a free slot", state({ prefetch: 1, held: 10 }), false],
+    ["for a quarter of a reduced prefetch", state({ ahead: 8, held: 6 }), true],
+    ["not if all handlers are stuck", state({ stuck: 10 }), false],
+  ])("is worth its cost: %s", (_, each, expected) => {
+    expect(hasRoom(each)).toBe(expected)
+  })
+})
 
 describe("the prefetch count", () => {
   test.each([1, 2, 3, 4, 5])("test_reducing_prefetch_count: of 10 with a multiplier of 2, while %i run", (running) => {
