@@ -229,6 +229,8 @@ export class HandlerRun {
   metaChanges = 0
   /** Whether its limits are watched. */
   isWatched = false
+  /** Ends the run at its limits, once it has lasted for a moment. Made anew when they change. */
+  limits: Fiber.Fiber<void> | undefined
   /** Whether the run was reported as started. A hand-back then has to take that back. */
   reported = false
   /** The abort reason that the handler's signal got at the soft limit. */
@@ -322,8 +324,7 @@ export class HandlerRun {
   hold(): void {
     if (this.#limits !== undefined) return
     this.#limits = { hardMs: this.hardMs, softMs: this.#softMs }
-    this.hardAt = Number.POSITIVE_INFINITY
-    this.softAt = Number.POSITIVE_INFINITY
+    this.#setLimits(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
   }
 
   /** The handler begins now: the time limits count from here. */
@@ -331,8 +332,7 @@ export class HandlerRun {
     if (this.#limits === undefined) return
     this.startedAt = this.clock.now()
     this.beganAt = this.clock.monotonic()
-    this.hardAt = this.beganAt + this.#limits.hardMs
-    this.softAt = this.beganAt + this.#limits.softMs
+    this.#setLimits(this.beganAt + this.#limits.hardMs, this.beganAt + this.#limits.softMs)
     this.#limits = undefined
   }
 
@@ -351,8 +351,24 @@ export class HandlerRun {
 
   /** Ends the time limits of the run while its steps are reverted: each revert has a limit of its own. */
   withoutLimits(): void {
-    this.hardAt = this.beganAt + NO_LIMIT_MS
-    this.softAt = Number.POSITIVE_INFINITY
+    this.#setLimits(this.beganAt + NO_LIMIT_MS, Number.POSITIVE_INFINITY)
+  }
+
+  /** Gives the run a hard limit of so many milliseconds from now, and no soft one. */
+  endWithin(ms: number): void {
+    this.#setLimits(this.clock.monotonic() + ms, Number.POSITIVE_INFINITY)
+  }
+
+  #setLimits(hardAt: number, softAt: number): void {
+    this.hardAt = hardAt
+    this.softAt = softAt
+    this.unlimited()
+  }
+
+  /** Ends the wait for the present limits. It begins again with the next tick if the run is watched. */
+  unlimited(): void {
+    this.limits?.interruptUnsafe()
+    this.limits = undefined
   }
 
   /** Fires the handler's signal: the delivery was ended from outside. */

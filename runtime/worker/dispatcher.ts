@@ -14,19 +14,19 @@ import type { Postponement } from "../cluster/postponements.ts"
 import type { Connectivity } from "../connection/connectivity.ts"
 import type { Cancellation } from "../jobs/commands/cancel.ts"
 import type { Rate } from "../options/limit.ts"
-import { isTerminal } from "../protocol/state.ts"
 import type { Claim, ClaimAnswer, JobDelivery, Settlement } from "../transport/job-store/transport.ts"
 import { type ActiveDelivery, type HandlerRun, jobFields } from "./active-delivery.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
-import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
+import { keepLeases, type LeasedRuns, type LeaseKeeper, type Stallable, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
 import { type Admission, Limiter, type PostponedTask } from "./limits/limiter.ts"
 import { Postponements } from "./limits/postponements.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
 import { copiesIn, findSameTask, parseDelivery } from "./parsed-delivery.ts"
+import { isOurs } from "./run/claim.ts"
 import { OutcomeDecider } from "./run/decide.ts"
 import type { EarlyAcks } from "./run/early-acks.ts"
 import { MethodSettingsCache, type TimeLimits } from "./run/method-settings.ts"
@@ -50,9 +50,8 @@ export interface DispatcherOptions {
   readonly early: EarlyAcks
   /** Releases jobs that depend on jobs which end here. */
   readonly dependents: Dependents
-  /** How long a redelivered job is to be left to another worker that may run it. */
-  readonly holdOffMs: PreparationOptions["holdOffMs"]
-  readonly isServedElsewhere: PreparationOptions["isServedElsewhere"]
+  /** The other workers, which may run a redelivered job, or serve a task that this worker does not. */
+  readonly peers: PreparationOptions["peers"]
   /** Whether a task is revoked. */
   readonly isRevoked: PreparationOptions["isRevoked"]
   /** Whether the meta data of a job was changed before its first attempt. */
@@ -64,7 +63,7 @@ export interface DispatcherOptions {
 /** Delay for a redelivered task that this worker has not finished with yet. */
 const REDELIVERY_MS = 1_000
 
-export class Dispatcher implements Slots {
+export class Dispatcher implements Slots, LeasedRuns, Stallable {
   /** Tasks that were given back because they could not run, with the reasons. */
   readonly postponements: Postponements
   readonly #options: DispatcherOptions
@@ -96,30 +95,21 @@ export class Dispatcher implements Slots {
     this.#clock = clock
     this.#buffer = buffer
     this.#observers = observers
-    buffer.onFree = () => this.#pump()
+    buffer.onFree = () => this.pump()
     const { early, dependents, connectivity } = options
     const { external } = worker
     this.#settings = new MethodSettingsCache(worker.keep)
     const decider = new OutcomeDecider(pool, this.#settings, external, connection.transport.capabilities.maxTask)
     const store = new SettlementStore(jobs, log, connectivity)
     this.#ender = new DeliveryEnder({ jobs, store, decider, buffer, early, observers, dependents, external, log })
-    this.#watch = new RunWatch(
-      buffer.held,
-      jobs,
-      log,
-      (at) => this.#leases.deadline(at),
-      (active) => this.#runsLong(active),
-      ({ task, posting }, progress) => external?.progressed(task, posting, progress),
-      () => this.#leases.list(),
-      clock,
-    )
+    const { held } = buffer
+    const thread = worker.leaseThread === undefined ? {} : { thread: worker.leaseThread }
+    const leases = keepLeases({ worker: worker.name, jobs, held, lease: leaseMs, log, runs: this, ...thread })
+    this.#leases = leases
+    this.#watch = new RunWatch({ held, jobs, leases, slots: this, external, clock, log })
     this.#processes = processes
-    this.#stalls = new StallWatch(
-      leaseMs,
-      () => this.#resume(),
-      () => this.#pump(),
-      clock,
-    )
+    const stalls = new StallWatch(leaseMs, this, clock)
+    this.#stalls = stalls
     this.#limiter = new Limiter({
       store: connection.store,
       broadcast: connection.broadcast,
@@ -134,11 +124,11 @@ export class Dispatcher implements Slots {
       limitCapacity: () => buffer.limitCapacity,
       pullMs: () => buffer.pullMs,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
-      onReady: () => this.#pump(),
+      onReady: () => this.pump(),
       isRevoked: options.isRevoked,
       onOver: (active) => {
         buffer.stopWaiting(active, "buffered")
-        this.#pump()
+        this.pump()
       },
     })
     this.postponements = new Postponements(connection.store, log)
@@ -148,14 +138,10 @@ export class Dispatcher implements Slots {
       claims: new Batcher<Claim, ClaimAnswer>((claims) => jobs.claim(claims)),
       client,
       store: connection.store,
-      untilConnected: (ms, signal) => connectivity.untilConnected(ms, signal),
-      freezes: () => {
-        this.#stalls.leasesInDoubt()
-        return this.#stalls.freezes
-      },
-      isOurs: (active) => this.#isOurs(active),
-      isCancelled: (active) => this.#isCancelled(active),
-      onStep: (active, change) => observers.step(active, change),
+      connectivity,
+      stalls,
+      jobs,
+      observers,
       events: options.events,
       log,
       worker: worker.name,
@@ -168,24 +154,12 @@ export class Dispatcher implements Slots {
       languages: worker.languages,
       isRevoked: options.isRevoked,
       isChanged: options.isChanged,
-      holdOffMs: options.holdOffMs,
-      isServedElsewhere: options.isServedElsewhere,
-      onFinished: (record) => dependents.stored(record),
-      onPostponement: (postponement) => this.postponements.note(postponement),
+      peers: options.peers,
+      dependents,
+      postponements: this.postponements,
     }
     const preparation = new Preparation(preparing, this.#settings, decider)
     this.#run = { preparation, decider, processes, early, store, ender: this.#ender, slots: this, log }
-    this.#leases = keepLeases({
-      worker: worker.name,
-      jobs,
-      held: buffer.held,
-      lease: leaseMs,
-      log,
-      onLost: (active) => this.#leaseLost(active),
-      running: () => this.#running(),
-      onReported: (tokens) => this.#reported(tokens),
-      ...(worker.leaseThread === undefined ? {} : { thread: worker.leaseThread }),
-    })
   }
 
   /** Accepts pulled deliveries. */
@@ -208,7 +182,7 @@ export class Dispatcher implements Slots {
     this.handBack((active) => this.#closed || !this.#options.allows(active.delivery.queue))
     // A pull that was cut short, since a queue was paused, may bring what the pull after it was sent for as well.
     this.#handBackEach(this.#buffer.takeBeyondMaxJobs())
-    this.#pump()
+    this.pump()
     // Tasks that waited for a limit may have started while these deliveries were on their way, so that they exceed the
     // capacity.
     this.handBackSurplus()
@@ -245,18 +219,18 @@ export class Dispatcher implements Slots {
    */
   async #redelivered(before: ActiveDelivery, redelivery: ActiveDelivery): Promise<void> {
     this.#leases.added([redelivery.delivery.token])
-    const isOurs = await this.#isOurs(before)
-    if (isOurs === false) before.end("superseded")
+    const ours = await isOurs(this.#options.worker.connection.jobs, before)
+    if (ours === false) before.end("superseded")
     // Meanwhile its task may have been acked early, and its job be listed with the token that it has.
     const runs = before.phase === "running" && before.run !== undefined && before.stop === undefined && !before.offQueue
-    if (isOurs && runs && before.delivery.fence < redelivery.delivery.fence) this.#buffer.adopt(before, redelivery)
+    if (ours && runs && before.delivery.fence < redelivery.delivery.fence) this.#buffer.adopt(before, redelivery)
     else this.#ender.handBack(redelivery, REDELIVERY_MS)
   }
 
   /** Allows handlers to start. */
   open(): void {
     this.#opened = true
-    this.#pump()
+    this.pump()
   }
 
   /** Keeps further handlers from starting. */
@@ -329,7 +303,7 @@ export class Dispatcher implements Slots {
   }
 
   /** Starts handlers while there are free slots and tasks that may run. */
-  #pump(): void {
+  pump(): void {
     // A handler that ends at once calls this method again. The running loop then uses its slot, so that the stack does
     // not grow with each task.
     if (this.#pumping || !this.#opened) return
@@ -374,7 +348,7 @@ export class Dispatcher implements Slots {
   #asked(active: ActiveDelivery, exit: Exit.Exit<Admission>): void {
     if (Exit.isSuccess(exit)) this.#admit(active, exit.value)
     else recover(this.#run, active, exit)
-    this.#pump()
+    this.pump()
   }
 
   #admit(active: ActiveDelivery, admission: Admission): void {
@@ -385,7 +359,7 @@ export class Dispatcher implements Slots {
   handlerEnded(active: ActiveDelivery): void {
     try {
       this.#handlerEnded(active)
-      this.#pump()
+      this.pump()
     } catch (cause) {
       // The outcome is stored even if something else fails.
       this.#ender.fault(active, cause)
@@ -442,13 +416,13 @@ export class Dispatcher implements Slots {
     return { token, then: { kind: "hand-back", delay: delayMs } }
   }
 
-  #runsLong(active: ActiveDelivery): void {
+  runsLong(active: ActiveDelivery): void {
     this.#buffer.runsLong(active)
     this.handBackSurplus()
   }
 
   handlerStarts(active: ActiveDelivery): void {
-    if (this.#buffer.isExpectedLong(active)) this.#runsLong(active)
+    if (this.#buffer.isExpectedLong(active)) this.runsLong(active)
     const { run } = active
     if (run === undefined) return
     this.#watch.began(run)
@@ -475,7 +449,7 @@ export class Dispatcher implements Slots {
   }
 
   /** The runs whose handlers were called and have not ended. */
-  #running(): ReadonlyArray<ListedRun> {
+  running(): ReadonlyArray<ListedRun> {
     return this.#buffer.held.values().flatMap((active) => {
       const { run } = active
       if (run?.isWatched !== true) return []
@@ -484,7 +458,7 @@ export class Dispatcher implements Slots {
   }
 
   /** These runs were told of as started in the place of this thread. */
-  #reported(tokens: ReadonlyArray<string>): void {
+  reported(tokens: ReadonlyArray<string>): void {
     for (const { delivery, run } of this.#buffer.held.values())
       if (run !== undefined && tokens.includes(delivery.token)) run.reported = true
   }
@@ -493,7 +467,7 @@ export class Dispatcher implements Slots {
    * Called after the process was frozen for as long as a lease: asks which waiting deliveries still belong to this
    * worker.
    */
-  async #resume(): Promise<void> {
+  async resume(): Promise<void> {
     await this.#limiter.resume()
     const waiting = [...this.#buffer.waiting, ...this.#limiter.waiting]
     const kept = await this.#options.worker.connection.jobs
@@ -501,41 +475,20 @@ export class Dispatcher implements Slots {
       .catch(() => [])
     // If the transport cannot tell, they are run: the fence refuses the outcome of a delivery that does not belong to
     // this worker any more.
-    for (const [at, active] of waiting.entries()) if (kept[at] === false) this.#leaseLost(active)
+    for (const [at, active] of waiting.entries()) if (kept[at] === false) this.leaseLost(active)
   }
 
   /**
    * Handles a lost lease of a delivery. A task that has not started is dropped. A run goes on until another delivery or a decision
    * is known to have the job, because until then its outcome counts, and the task may come back to this worker.
    */
-  #leaseLost(active: ActiveDelivery): void {
+  leaseLost(active: ActiveDelivery): void {
     if (this.#buffer.unbuffer(active) || this.#takeFromLimit(active)) this.#ender.dropUnstarted(active)
     else if (active.run === undefined) active.end("superseded")
     else
-      void this.#isOurs(active).then((isOurs) => {
-        if (isOurs === false) active.end("superseded")
+      void isOurs(this.#options.worker.connection.jobs, active).then((ours) => {
+        if (ours === false) active.end("superseded")
       })
-  }
-
-  /**
-   * Whether no other delivery has claimed the job, and nothing decided it; `undefined` while that cannot be asked.
-   * Never rejects.
-   */
-  async #isOurs(active: ActiveDelivery): Promise<boolean | undefined> {
-    try {
-      const found = await this.#options.worker.connection.jobs.find(active.id ?? "")
-      if (found === undefined) return true
-      const { run, state, fence } = found.record
-      return run < active.jobRun || (run === active.jobRun && !isTerminal(state) && fence <= active.delivery.fence)
-    } catch {
-      return undefined
-    }
-  }
-
-  /** Whether the job was cancelled, and its steps are to be reverted. Never rejects. */
-  async #isCancelled({ id = "", jobRun }: ActiveDelivery): Promise<boolean> {
-    const found = await this.#options.worker.connection.jobs.find(id).catch(() => undefined)
-    return found?.record.run === jobRun && found.record.reverting !== undefined
   }
 
   /** Applies a cancellation. */

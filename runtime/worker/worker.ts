@@ -324,13 +324,11 @@ const dispatcherOf = (
   { options, pool, buffer, subscription }: Core,
   { peers, revoker, changed, ...parts }: DispatcherParts,
 ) => {
-  const holdOffMs: DispatcherOptions["holdOffMs"] = (id, isBegun) => peers.holdOffMs(id, isBegun)
-  const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (...asked) => peers.serve(...asked)
   const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
     revoker.isRevoked(task) || options.external?.isRevoked(task) === true
   const isChanged = (id: string) => changed.entries.size > 0 && changed.entries.has(CHANGED.key(id))
   const allows = (queue: string) => subscription.allows(queue)
-  const asked = { holdOffMs, isServedElsewhere, isRevoked, isChanged, allows }
+  const asked = { peers, isRevoked, isChanged, allows }
   return part(
     () => new Dispatcher({ ...parts, ...asked, worker: options, pool, buffer }),
     async (made) => {

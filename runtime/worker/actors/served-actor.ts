@@ -6,6 +6,7 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import type { ActorDefinition, RestartPolicy } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
@@ -92,14 +93,10 @@ export class ServedActor {
    * first start.
    */
   run(tried: Deferred.Deferred<void, ActorStartFailed>): Effect.Effect<never> {
-    return Effect.gen({ self: this }, function* () {
-      while (true) {
-        // The condition changes before the resources are released, so that no new handler begins to use them.
-        const life = this.#live(tried).pipe(Effect.tapError((cause) => this.#broke(cause, tried)))
-        yield* Effect.ignore(Effect.scoped(life))
-        yield* Effect.sleep(this.#wait(performance.now()))
-      }
-    })
+    // The condition changes before the resources are released, so that no new handler begins to use them.
+    const life = this.#live(tried).pipe(Effect.tapError((cause) => this.#broke(cause, tried)))
+    const restarts = Schedule.addDelay(Schedule.forever, () => Effect.sync(() => this.#wait(performance.now())))
+    return Effect.andThen(Effect.repeat(Effect.ignore(Effect.scoped(life)), restarts), Effect.never)
   }
 
   /** One life of the actor: from its start to the report that a resource broke. */

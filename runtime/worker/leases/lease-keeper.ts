@@ -23,6 +23,16 @@ import {
   type Tokens,
 } from "./lease-protocol.ts"
 
+/** The runs whose leases are kept. */
+export interface LeasedRuns {
+  /** Called with a delivery whose lease is lost. */
+  leaseLost(active: ActiveDelivery): void
+  /** The runs whose handlers were called and have not ended. */
+  running(): ReadonlyArray<ListedRun>
+  /** Called when the thread has told of runs as started: with their tokens. */
+  reported(tokens: ReadonlyArray<string>): void
+}
+
 interface LeaseKeeperOptions {
   readonly jobs: Jobs
   readonly held: Pick<HeldDeliveries, "size" | "values">
@@ -31,11 +41,7 @@ interface LeaseKeeperOptions {
   /** Length of a lease, in milliseconds. A lease is extended when a third of it is over. */
   readonly lease: number
   readonly log: Log
-  readonly onLost: (active: ActiveDelivery) => void
-  /** The runs whose handlers were called and have not ended. */
-  readonly running: () => ReadonlyArray<ListedRun>
-  /** Called when the thread has told of runs as started: with their tokens. */
-  readonly onReported: (tokens: ReadonlyArray<string>) => void
+  readonly runs: LeasedRuns
   /** How a thread can connect to the same transport. Absent: the main thread extends the leases. */
   readonly thread?: LeaseThreadTarget
 }
@@ -105,7 +111,7 @@ const leased = ({ held }: LeaseKeeperOptions): ReadonlyArray<ActiveDelivery> =>
 const lost = (options: LeaseKeeperOptions, tokens: ReadonlySet<string>): void => {
   if (tokens.size === 0) return
   const held = leased(options).filter(({ delivery, phase }) => phase !== "settling" && tokens.has(delivery.token))
-  for (const active of held) options.onLost(active)
+  for (const active of held) options.runs.leaseLost(active)
 }
 
 /** Longest interval at which the thread gets the list of all deliveries. New ones are passed on at once. */
@@ -147,7 +153,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
       if (!target.extendsAlone) return
       here?.stop()
       here = undefined
-    } else if (message.kind === "reported") options.onReported(message.tokens)
+    } else if (message.kind === "reported") options.runs.reported(message.tokens)
     else if (message.kind === "unblocked") {
       const { seconds, job = "unknown" } = message
       options.log.warn("a handler blocked this worker: nothing else ran during that time", { job, seconds })
@@ -164,7 +170,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   let listed: Tokens = ""
   /** Passes on what runs: a handler that has given way once cannot be told from the others by its call. */
   const list = (): void => {
-    const runs = options.running()
+    const runs = options.runs.running()
     const tokens = packTokens(runs.map(({ token }) => token))
     if (tokens === listed) return
     listed = tokens
@@ -218,31 +224,33 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
 
 const TURN_MS = 1_000
 
+/** What starts handlers, and knows which deliveries wait. */
+export interface Stallable {
+  /** Called after a freeze: finds out which waiting deliveries still belong to this worker. The doubt ends when it resolves. */
+  resume(): Promise<void>
+  /** Called when the doubt has ended, because no handler was started meanwhile. */
+  pump(): void
+}
+
 /**
  * Detects that this process was frozen (stopped, swapped out, or its main thread blocked) for so long that leases may have
  * expired. Until that is clarified no handler is started, because a waiting delivery may run on another worker by now.
  */
 export class StallWatch {
   readonly #limitMs: number
-  readonly #clearUp: () => Promise<void>
-  readonly #cleared: () => void
+  readonly #dispatcher: Stallable
   readonly #timer: ReturnType<typeof setInterval>
   readonly #clock: Clock
   #lastTurn: number
   #clearing = false
-  /** How often this process stood still for so long. */
-  freezes = 0
+  #freezes = 0
 
-  /**
-   * `clearUp` is called after a freeze, and the doubt ends when it resolves. Then `cleared` is called, because no
-   * handler was started meanwhile. `leaseMs` is the length of a lease.
-   */
-  constructor(leaseMs: number, clearUp: () => Promise<void>, cleared: () => void, clock: Clock) {
+  /** `leaseMs` is the length of a lease. */
+  constructor(leaseMs: number, dispatcher: Stallable, clock: Clock) {
     this.#clock = clock
     this.#lastTurn = clock.now()
     this.#limitMs = leaseMs * 0.6
-    this.#clearUp = clearUp
-    this.#cleared = cleared
+    this.#dispatcher = dispatcher
     this.#timer = setInterval(() => this.leasesInDoubt(), Math.min(TURN_MS, leaseMs / 4))
   }
 
@@ -253,15 +261,21 @@ export class StallWatch {
     const now = this.#clock.now()
     const paused = now - this.#lastTurn > this.#limitMs
     this.#lastTurn = now
-    if (paused) this.freezes++
+    if (paused) this.#freezes++
     if (paused && !this.#clearing) {
       this.#clearing = true
-      void this.#clearUp().finally(() => {
+      void this.#dispatcher.resume().finally(() => {
         this.#clearing = false
-        this.#cleared()
+        this.#dispatcher.pump()
       })
     }
     return this.#clearing
+  }
+
+  /** How often this process has stood still for so long that its leases may have ended. */
+  freezes(): number {
+    this.leasesInDoubt()
+    return this.#freezes
   }
 
   stop(): void {

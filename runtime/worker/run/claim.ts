@@ -1,16 +1,18 @@
 /**
  * Claims a job before its handler runs, repeats the claim until the transport answers (the same claim sent twice counts
- * once), and decides what follows from the answer.
+ * once), and decides what follows from the answer. Asks whether a delivery still has its job.
  */
 
 import * as Effect from "effect/Effect"
 import type { Batcher } from "../../async/batcher.ts"
 import { OUTAGE, untilConnectedEach } from "../../async/outage-waits.ts"
+import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
-import type { Claim, ClaimAnswer, Settlement } from "../../transport/job-store/transport.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import type { Claim, ClaimAnswer, Jobs, Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
 
 /** Delay after which a task that could not be claimed is delivered again. */
@@ -21,8 +23,7 @@ export const SUSPECT_DELAY_MS = 1_000
 
 /** What waits for the transport needs of the worker. */
 export interface Reaching {
-  /** Resolves when the transport is connected again, when the signal fires, or after this many milliseconds. */
-  readonly untilConnected: (ms: number, signal: AbortSignal) => Promise<void>
+  readonly connectivity: Pick<Connectivity, "untilConnected">
 }
 
 const failed = (cause: unknown): ClaimAnswer => ({ status: "failed", error: asTransportError(cause) })
@@ -32,7 +33,7 @@ const failed = (cause: unknown): ClaimAnswer => ({ status: "failed", error: asTr
  * this worker as dead if the task were just given back. Succeeds with the last failure if the delivery is ended meanwhile.
  */
 export const claimWithRetries = (
-  { claims, untilConnected }: Reaching & { readonly claims: Batcher<Claim, ClaimAnswer> },
+  { claims, connectivity }: Reaching & { readonly claims: Batcher<Claim, ClaimAnswer> },
   claim: Claim,
   active: ActiveDelivery,
 ): Effect.Effect<ClaimAnswer> => {
@@ -43,7 +44,7 @@ export const claimWithRetries = (
         ? Effect.fail(answer)
         : Effect.succeed(answer),
   )
-  const schedule = untilConnectedEach(OUTAGE, (ms) => untilConnected(ms, active.ended))
+  const schedule = untilConnectedEach(OUTAGE, (ms) => connectivity.untilConnected(ms, active.ended))
   const answered = Effect.retry(asked, { schedule, while: () => active.stop === undefined })
   return Effect.catch(answered, (answer) => Effect.succeed(answer))
 }
@@ -110,4 +111,25 @@ export class SettledWithoutRun {
   constructor(settlement: Settlement | undefined) {
     this.settlement = settlement
   }
+}
+
+/**
+ * Whether no other delivery has claimed the job, and nothing decided it; `undefined` while that cannot be asked. Never
+ * rejects.
+ */
+export const isOurs = async (jobs: Pick<Jobs, "find">, active: ActiveDelivery): Promise<boolean | undefined> => {
+  try {
+    const found = await jobs.find(active.id ?? "")
+    if (found === undefined) return true
+    const { run, state, fence } = found.record
+    return run < active.jobRun || (run === active.jobRun && !isTerminal(state) && fence <= active.delivery.fence)
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether the job was cancelled, and its steps are to be reverted; `false` while that cannot be asked. Never rejects. */
+export const isCancelled = async (jobs: Pick<Jobs, "find">, { id = "", jobRun }: ActiveDelivery): Promise<boolean> => {
+  const found = await jobs.find(id).catch(() => undefined)
+  return found?.record.run === jobRun && found.record.reverting !== undefined
 }

@@ -50,8 +50,6 @@ export class OutcomeDecider {
     if (run.stop !== undefined) return this.stopped(active, run)
     const attempt = this.attempt(active, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
-    // If the transport can never store the result, the job fails with that error, once, with its errbacks.
-    active.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return settlement.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done), exit.value)
@@ -64,6 +62,11 @@ export class OutcomeDecider {
       return this.givenUp(attempt, run.embed, error, error.reason)
     }
     return settlement.succeeded(attempt, exit.value, followUps)
+  }
+
+  /** The settlement of a run whose result the transport can never store: the job fails with that error, once, with its errbacks. */
+  refused(active: ActiveDelivery, run: HandlerRun, error: JobError): Settlement {
+    return this.givenUp(this.attempt(active, run), run.embed, error, deadOf(run.method.acks?.onFailure, error))
   }
 
   /**

@@ -51,13 +51,15 @@ export interface PreparationOptions extends JobServices, StepServices, UnknownTa
   readonly isRevoked: (task: Task) => boolean
   /** Whether something is stored about a job although its task was never delivered. */
   readonly isChanged: (id: string) => boolean
-  /**
-   * Milliseconds for which a redelivered job is to be left to a living worker that may still run it; 0: no worker does.
-   * `isBegun`: its record says that it was begun and has not ended.
-   */
-  readonly holdOffMs: (id: string, isBegun: boolean) => Promise<number>
-  /** Called for a job that another worker has ended. That worker may have died before it published all follow-ups. */
-  readonly onFinished: (record: JobRecord) => void
+  readonly peers: UnknownTasksOptions["peers"] & {
+    /**
+     * Milliseconds for which a redelivered job is to be left to a living worker that may still run it; 0: no worker does.
+     * `isBegun`: its record says that it was begun and has not ended.
+     */
+    holdOffMs(id: string, isBegun: boolean): Promise<number>
+  }
+  /** Gets each job that another worker has ended: that one may have died before it published all follow-ups. */
+  readonly dependents: { stored(record: JobRecord): void }
 }
 
 /** Delay after which a task whose actor is unhealthy is delivered again. */
@@ -203,7 +205,7 @@ export class Preparation {
       // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
       // count that worker as dead.
       if (mayRunElsewhere) {
-        const delay = yield* Effect.promise(() => options.holdOffMs(posting.id, answer !== undefined))
+        const delay = yield* Effect.promise(() => options.peers.holdOffMs(posting.id, answer !== undefined))
         if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "hand-back", delay } })
       }
       const mayBeSuspect = mayRunElsewhere && !endsOnLoss
@@ -231,11 +233,11 @@ export class Preparation {
       begins: this.#begins(candidate),
       fresh: delivery.fresh,
     }
-    if (answer.status === "finished") options.onFinished(answer.record)
+    if (answer.status === "finished") options.dependents.stored(answer.record)
     if (answer.status === "suspect") {
       const until = now + SUSPECT_DELAY_MS
       const detail = "its worker died while it ran, and another such job is running"
-      options.onPostponement({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
+      options.postponements.note({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
     }
     const before = recordAfterClaim(answer, claimant, options.log)
     if (before instanceof SettledWithoutRun) return before
@@ -343,7 +345,7 @@ export class Preparation {
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
-      options.onPostponement({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
+      options.postponements.note({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
       return new SettledWithoutRun(
         settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS),
       )

@@ -1,14 +1,16 @@
 /**
- * Watches all runs of a worker: enforces time limits, and reports runs that last longer than a moment. All runs share
- * one timer, which ends at its next tick after the last of them.
+ * Watches all runs of a worker: a run that lasts for a moment gets a fiber that waits for its time limits, and is reported. All
+ * runs share one timer, which ends at its next tick after the last of them.
  */
-import { type Clock, systemClock } from "../../async/clock.ts"
+import * as Effect from "effect/Effect"
+import type { Clock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
 import type { Jobs, Report, Settlement } from "../../transport/job-store/transport.ts"
-import type { ActiveDelivery, HandlerRun, HeldDeliveries } from "../active-delivery.ts"
+import { MAX_TIMER_MS } from "../../transport/timers.ts"
+import type { ActiveDelivery, ExternalTasks, HandlerRun, HeldDeliveries } from "../active-delivery.ts"
 
-/** Interval of the timer, and so the precision of time limits. */
+/** Interval of the timer, and so the shortest time limit that is kept. */
 const TICK_MS = 50
 /** A run that ends sooner is never reported as started; its final record is enough. */
 const MOMENT_MS = 150
@@ -27,10 +29,28 @@ interface Reported {
   readonly metaChanges: number
 }
 
+export interface WatchParts {
+  /** The deliveries of the worker. */
+  readonly held: Pick<HeldDeliveries, "values">
+  readonly jobs: Pick<Jobs, "report" | "settle">
+  readonly leases: {
+    /** Called with the earliest hard limit of all runs, by the monotonic clock, whenever it changes. */
+    deadline(at: number): void
+    /** Called when runs are about to be reported as started. */
+    list(): void
+  }
+  readonly slots: {
+    /** Called with each run that has lasted for long. */
+    runsLong(active: ActiveDelivery): void
+  }
+  /** Gets the progress of runs that is about to be stored. */
+  readonly external: Pick<ExternalTasks, "progressed"> | undefined
+  readonly clock: Clock
+  readonly log: Log
+}
+
 export class RunWatch {
-  readonly #held: Pick<HeldDeliveries, "values">
-  readonly #jobs: Jobs
-  readonly #log: Log
+  readonly #parts: WatchParts
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
   /** How many runs were reported. */
@@ -39,36 +59,10 @@ export class RunWatch {
   #running = 0
   readonly #reported = new WeakMap<HandlerRun, Reported>()
 
-  readonly #onDeadline: (at: number) => void
-  readonly #onLong: (active: ActiveDelivery) => void
-  readonly #onProgress: (run: HandlerRun, progress: Progress) => void
-  readonly #onReported: () => void
-  readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
 
-  /**
-   * `held`: the deliveries of the worker. `onDeadline` is called with the earliest hard limit of all runs, by the monotonic
-   * clock, whenever it changes; `onLong` with each run that has lasted for long, `onProgress` whenever progress is about to
-   * be stored, and `onReported` when runs are about to be reported as started.
-   */
-  constructor(
-    held: Pick<HeldDeliveries, "values">,
-    jobs: Jobs,
-    log: Log,
-    onDeadline: (at: number) => void,
-    onLong: (active: ActiveDelivery) => void,
-    onProgress: (run: HandlerRun, progress: Progress) => void,
-    onReported: () => void,
-    clock: Clock = systemClock,
-  ) {
-    this.#clock = clock
-    this.#held = held
-    this.#jobs = jobs
-    this.#log = log
-    this.#onDeadline = onDeadline
-    this.#onLong = onLong
-    this.#onProgress = onProgress
-    this.#onReported = onReported
+  constructor(parts: WatchParts) {
+    this.#parts = parts
   }
 
   /** Called when the handler of a run is about to be called. */
@@ -76,13 +70,14 @@ export class RunWatch {
     run.isWatched = true
     this.#running++
     if (run.hardAt < this.#deadline) this.#setDeadline(run.hardAt)
-    this.#timer ??= setInterval(() => this.#tick(this.#clock.monotonic()), TICK_MS)
+    this.#timer ??= setInterval(() => this.#tick(this.#parts.clock.monotonic()), TICK_MS)
   }
 
   /** Called when a run has ended, also if its handler was not called. */
   ended(run: HandlerRun): void {
     if (!run.isWatched) return
     run.isWatched = false
+    run.unlimited()
     this.#running--
     // The timer ends with its next tick: starting one for each handler would cost more than the handler.
     if (this.#running === 0) this.#setDeadline(Number.POSITIVE_INFINITY)
@@ -91,13 +86,13 @@ export class RunWatch {
 
   /** Tells the earliest limit of the runs that are left. One that is far away is left to the next tick, since this looks at all runs. */
   #tellNext(): void {
-    const now = this.#clock.monotonic()
+    const now = this.#parts.clock.monotonic()
     if (this.#deadline - now > NEAR_MS) return
     this.#setDeadline(earliestLimit(this.#watched(), now))
   }
 
   #watched(): ReadonlyArray<ActiveDelivery> {
-    return this.#held.values().filter(({ run }) => run?.isWatched)
+    return this.#parts.held.values().filter(({ run }) => run?.isWatched)
   }
 
   stop(): void {
@@ -109,7 +104,7 @@ export class RunWatch {
   #setDeadline(at: number): void {
     if (at === this.#deadline) return
     this.#deadline = at
-    this.#onDeadline(at)
+    this.#parts.leases.deadline(at)
   }
 
   #tick(now: number): void {
@@ -129,12 +124,10 @@ export class RunWatch {
       const { run } = active
       // A run may have ended with one before it.
       if (!run?.isWatched) continue
-      if (now >= run.softAt) run.warn()
-      if (now >= run.hardAt) {
-        active.end("timeout")
-        continue
-      }
-      if (!active.isLong && run.isLong) this.#onLong(active)
+      // A run that ends before its first tick costs no fiber.
+      run.limits ??= Effect.runFork(untilLimits(active, run))
+      if (run.isOver) continue
+      if (!active.isLong && run.isLong) this.#parts.slots.runsLong(active)
       const report = this.#reporting ? undefined : this.#reportOf(active, run, now)
       if (report === undefined) continue
       if (!active.offQueue) {
@@ -147,15 +140,15 @@ export class RunWatch {
       settlements.push({ ...report, then: { kind: "ack" } })
     }
     if (reports.length + settlements.length === 0) return
-    if (this.#startsReported > before) this.#onReported()
+    if (this.#startsReported > before) this.#parts.leases.list()
     this.#reporting = true
     const trying = (task: Promise<unknown>): Promise<void> =>
       task.then(
         () => undefined,
-        (cause: unknown) => this.#log.debug("progress could not be reported", { cause: String(cause) }),
+        (cause: unknown) => this.#parts.log.debug("progress could not be reported", { cause: String(cause) }),
       )
-    const told = reports.length === 0 ? undefined : trying(this.#jobs.report(reports))
-    const stored = settlements.length === 0 ? undefined : trying(this.#jobs.settle(settlements))
+    const told = reports.length === 0 ? undefined : trying(this.#parts.jobs.report(reports))
+    const stored = settlements.length === 0 ? undefined : trying(this.#parts.jobs.settle(settlements))
     // The outcome of a job waits for this write, so that an older progress never overwrites it.
     for (const active of offQueue) active.progressStored = stored
     void Promise.all([told, stored]).then(() => {
@@ -174,11 +167,28 @@ export class RunWatch {
     this.#reported.set(run, { at: now, progress: run.progress, metaChanges: run.metaChanges })
     if (!run.reported) this.#startsReported++
     run.reported = true
-    if (run.progress !== undefined && run.progress !== last?.progress) this.#onProgress(run, run.progress)
+    if (run.progress !== undefined && run.progress !== last?.progress)
+      this.#parts.external?.progressed(run.task, run.posting, run.progress)
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
     return { token: active.delivery.token, record }
   }
 }
+
+/** Fires the signal of a run at its soft limit, and ends the run at its hard limit. */
+const untilLimits = Effect.fnUntraced(function* (active: ActiveDelivery, run: HandlerRun): Effect.fn.Return<void> {
+  if (run.softAt < run.hardAt) {
+    yield* sleepUntil(run.softAt, run.clock)
+    run.warn()
+  }
+  yield* sleepUntil(run.hardAt, run.clock)
+  active.end("timeout")
+})
+
+/** Sleeps until a moment of the monotonic clock. */
+const sleepUntil = Effect.fnUntraced(function* (at: number, clock: Clock): Effect.fn.Return<void> {
+  for (let left = at - clock.monotonic(); left > 0; left = at - clock.monotonic())
+    yield* Effect.sleep(Math.min(left, MAX_TIMER_MS))
+})
 
 /** The earliest hard limit that is not over. */
 const earliestLimit = (inFlights: ReadonlyArray<ActiveDelivery>, now: number): number =>

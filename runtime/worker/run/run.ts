@@ -51,6 +51,8 @@ export interface Slots {
   handlerStarts(active: ActiveDelivery): void
   /** Called when the handler of a delivery has ended, or will not be called: the next one may start. Does not throw. */
   handlerEnded(active: ActiveDelivery): void
+  /** Called with a handler that has lasted for long. */
+  runsLong(active: ActiveDelivery): void
 }
 
 /** Begins the run of a delivery. It goes as far as it can at once. `given`: what was read of the task for its limits. */
@@ -181,6 +183,7 @@ const decide = (
   exit: CallExit,
 ): Settlement | undefined => {
   const decided = decider.decide(active, run, exit)
+  if (Exit.isSuccess(exit) && run.stop === undefined) active.refused = (error) => decider.refused(active, run, error)
   if (!job.hasSession) return decided
   const attempt = () => decider.attempt(active, run)
   const givenUp = (error: JobError, dead: string | undefined) => decider.givenUp(attempt(), run.embed, error, dead)

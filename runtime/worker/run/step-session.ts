@@ -16,10 +16,10 @@ import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
 import { journalPrefix, OtherVersion, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
-import type { Claim, ClaimAnswer, Settlement } from "../../transport/job-store/transport.ts"
+import type { Claim, ClaimAnswer, Jobs, Settlement } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import type { ActiveDelivery, HandlerRun, RunSteps, StepChange } from "../active-delivery.ts"
-import { claimWithRetries, type Reaching } from "./claim.ts"
+import { claimWithRetries, isCancelled, isOurs, type Reaching } from "./claim.ts"
 
 /** What the steps of a job need of its worker. */
 export interface StepServices extends Reaching {
@@ -27,13 +27,12 @@ export interface StepServices extends Reaching {
   readonly claims: Batcher<Claim, ClaimAnswer>
   readonly worker: string
   readonly log: Log
-  /** How often this process has stood still for so long that its leases may have ended. */
-  readonly freezes: () => number
-  /** Whether this delivery still has the job; `undefined` while the transport cannot be reached. */
-  readonly isOurs: (active: ActiveDelivery) => Promise<boolean | undefined>
-  /** Whether the job was cancelled, and its steps are to be reverted; `false` while the transport cannot be reached. */
-  readonly isCancelled: (active: ActiveDelivery) => Promise<boolean>
-  readonly onStep: (active: ActiveDelivery, change: StepChange) => void
+  readonly jobs: Pick<Jobs, "find">
+  readonly stalls: {
+    /** How often this process has stood still for so long that its leases may have ended. */
+    freezes(): number
+  }
+  readonly observers: { step(active: ActiveDelivery, change: StepChange): void }
 }
 
 const OUTCOMES = { ok: "done", err: "failed", reverted: "reverted", "revert-failed": "revert-failed" } as const
@@ -64,7 +63,7 @@ export class StepSession implements StepPort, RunSteps {
     this.#run = run
     this.#services = services
     this.#fresh = active.delivery.fresh && !run.claimed
-    this.#verified = services.freezes()
+    this.#verified = services.stalls.freezes()
     this.#journal = new Journal({
       store: services.store,
       id: posting.id,
@@ -109,7 +108,7 @@ export class StepSession implements StepPort, RunSteps {
 
   began(name: string, state: "started" | "reverting"): void {
     this.#running.add(name)
-    this.#services.onStep(this.#active, { name, state })
+    this.#services.observers.step(this.#active, { name, state })
   }
 
   async note(entry: StepEntry): Promise<number> {
@@ -117,7 +116,7 @@ export class StepSession implements StepPort, RunSteps {
     const { kind, step: name, at, took, tries } = entry
     this.#running.delete(name)
     const change = { name, state: OUTCOMES[kind], at, took, tries }
-    this.#services.onStep(this.#active, "failure" in entry ? { ...change, failure: entry.failure } : change)
+    this.#services.observers.step(this.#active, "failure" in entry ? { ...change, failure: entry.failure } : change)
     return this.#journal.bytes
   }
 
@@ -157,18 +156,18 @@ export class StepSession implements StepPort, RunSteps {
   }
 
   doubt(): Promise<void> | undefined {
-    return this.#services.freezes() === this.#verified ? undefined : this.#verify()
+    return this.#services.stalls.freezes() === this.#verified ? undefined : this.#verify()
   }
 
   async #verify(): Promise<void> {
     do {
-      const freezes = this.#services.freezes()
-      const isOurs = await this.#services.isOurs(this.#active)
-      if (isOurs) {
+      const freezes = this.#services.stalls.freezes()
+      const ours = await isOurs(this.#services.jobs, this.#active)
+      if (ours) {
         this.#verified = freezes
         return
       }
-      if (isOurs === false) {
+      if (ours === false) {
         this.#journal.close("superseded")
         return NEVER
       }
@@ -178,12 +177,12 @@ export class StepSession implements StepPort, RunSteps {
   }
 
   async #untilReachable(ms: number): Promise<boolean> {
-    await this.#services.untilConnected(ms, this.#active.ended)
+    await this.#services.connectivity.untilConnected(ms, this.#active.ended)
     return this.#active.stop === undefined
   }
 
   async checkCancelled(): Promise<void> {
-    if (this.#run.record.reverts && (await this.#services.isCancelled(this.#active))) this.cancel()
+    if (this.#run.record.reverts && (await isCancelled(this.#services.jobs, this.#active))) this.cancel()
   }
 
   /** Called when the process of an isolated handler waits for it no longer. While steps are reverted the reverts follow. */
@@ -195,7 +194,7 @@ export class StepSession implements StepPort, RunSteps {
     this.#finished = true
     // The handler was called for its reverts alone. It may wait for its signal, and its process is killed if it goes on.
     this.#run.cancel(new DOMException("its steps are reverted", "AbortError"))
-    this.#run.hardAt = this.#run.clock.monotonic() + LEAVE_MS
+    this.#run.endWithin(LEAVE_MS)
   }
 
   /** Called when the job is cancelled while this delivery runs it. */

@@ -44,10 +44,13 @@ export interface UnknownTasksOptions extends BodyOptions {
   readonly unknownGraceMs: number
   /** Queue per language, by the value of the `lang` header. */
   readonly languages: ReadonlyMap<string, string>
-  /** Whether another living worker of the queue serves a task, and understands `field` of its header. */
-  readonly isServedElsewhere: (queue: string, task: Pick<Task, "task" | "meth">, field?: string) => Promise<boolean>
-  /** Called when a task is given back because it cannot run now. */
-  readonly onPostponement: (postponement: Postponement) => void
+  /** The other workers. */
+  readonly peers: {
+    /** Whether another living worker of the queue serves a task, and understands `field` of its header. */
+    serve(queue: string, task: Pick<Task, "task" | "meth">, field?: string): Promise<boolean>
+  }
+  /** Gets each task that is given back because it cannot run now. */
+  readonly postponements: { note(postponement: Postponement): void }
 }
 
 interface SeenTask {
@@ -83,7 +86,7 @@ export class UnknownTasks {
     // Each retry has its own grace, because some worker served the attempt before it.
     const key = publishKey(posting)
     const seen = this.#remember(key)
-    const isServed = await this.#options.isServedElsewhere(posting.queue, task, field)
+    const isServed = await this.#options.peers.serve(posting.queue, task, field)
     // The grace begins with the first answer that nothing serves the task: after a stop of all processes, such as a machine that
     // slept, the list of workers is empty for a moment.
     seen.unservedSince = isServed ? undefined : (seen.unservedSince ?? now)
@@ -99,7 +102,7 @@ export class UnknownTasks {
     const end = isServed
       ? "another worker of the queue serves it"
       : `it becomes a dead letter after ${unknownGraceMs / 1000} s without a worker that serves it`
-    this.#options.onPostponement({
+    this.#options.postponements.note({
       id: posting.id,
       queue: posting.queue,
       reason: reasonOf(field),

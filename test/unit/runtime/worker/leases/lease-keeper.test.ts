@@ -39,9 +39,7 @@ const keeping = {
   worker: "w1",
   lease: LEASE,
   log: makeLog({ level: "none" }),
-  onLost: () => undefined,
-  running: () => [],
-  onReported: () => undefined,
+  runs: { leaseLost: (_: ActiveDelivery) => undefined, running: () => [], reported: () => undefined },
 }
 
 test("until its thread is connected, this one keeps the leases", async () => {
@@ -61,7 +59,12 @@ test("beside a thread that does not know deliveries of this connection, this one
   const { seen, ...rest } = await holding()
   const thread = { ...target, url: `sqlite:${folder.path}/board.db`, extendsAlone: false }
   const lost: Array<string> = []
-  const keeper = keepLeases({ ...keeping, ...rest, thread, onLost: ({ delivery }) => lost.push(delivery.token) })
+  const keeper = keepLeases({
+    ...keeping,
+    ...rest,
+    thread,
+    runs: { ...keeping.runs, leaseLost: ({ delivery }) => lost.push(delivery.token) },
+  })
   try {
     await eventually(() => seen.extended >= 8, { message: "the lease is extended, also after three leases" })
     expect(lost).toEqual([])
@@ -119,7 +122,7 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
   await client.submitMany(["first", "second"].map((id) => ({ task: "none", id })))
   const held = new HeldDeliveries()
   const lost: Array<string> = []
-  const onLost = ({ delivery }: ActiveDelivery) => lost.push(delivery.token)
+  const runs = { ...keeping.runs, leaseLost: ({ delivery }: ActiveDelivery) => lost.push(delivery.token) }
   const seen = { extended: 0 }
   const counting: Jobs = Object.assign(Object.create(jobs), {
     extend: (tokens: ReadonlyArray<string>) => {
@@ -128,7 +131,7 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
     },
   })
   const thread = { ...target, namespace: undefined, url }
-  const keeper = keepLeases({ ...keeping, jobs: counting, held, thread, onLost })
+  const keeper = keepLeases({ ...keeping, jobs: counting, held, thread, runs })
   const pull = () => jobs.take({ queues: ["default"], max: 1, wait: 0 }, new AbortController().signal)
   const take = async () => {
     const [delivery] = await pull()

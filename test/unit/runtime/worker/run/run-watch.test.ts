@@ -26,7 +26,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
     AbortSignal.timeout(1_000),
   )
   if (delivery === undefined || "undecodable" in delivery.message || method === undefined) throw new Error("no task")
-  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "Date", "performance"] })
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "setTimeout", "clearTimeout", "Date", "performance"] })
   const now = Date.now()
   const task = newTask({ task: "echo", id: "job" })
   const posting = { id: "job", run: 1, retries: 0, queue: "default", level: 4, message: delivery.message }
@@ -60,15 +60,15 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   const reports: Array<Report> = []
   const deadlines: Array<number> = []
   const queue: Jobs = { ...client.connection.jobs, report: async (all) => void reports.push(...all) }
-  const watch = new RunWatch(
+  const watch = new RunWatch({
     held,
-    queue,
-    makeLog({ level: "none" }),
-    (at) => deadlines.push(at - run.beganAt),
-    () => undefined,
-    () => undefined,
-    () => undefined,
-  )
+    jobs: queue,
+    leases: { deadline: (at) => deadlines.push(at - run.beganAt), list: () => undefined },
+    slots: { runsLong: () => undefined },
+    external: undefined,
+    clock: systemClock,
+    log: makeLog({ level: "none" }),
+  })
   watch.began(run)
   return { end, run, runWith, watch, reports, deadlines, now }
 }
