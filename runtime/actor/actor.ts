@@ -13,11 +13,13 @@ import { refuseInput } from "../options/refuse.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
 import { checkActorName } from "../protocol/name.ts"
+import { describeOptions, withDefaults } from "./defaults.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
 import type { InputOf, MethodsOf, NoProblem, Problems, ResultOf } from "./inference.ts"
 import { eraseMethod } from "./method.ts"
 import { defining, InvalidActor, parseActorOptions } from "./options.ts"
 
+export type { TimeLimit } from "../options/duration.ts"
 export type { RetryPolicy } from "../options/retry-policy.ts"
 export type {
   AckPolicy,
@@ -32,7 +34,6 @@ export type {
   MethodHooks,
   MethodOptions,
   RestartPolicy,
-  TimeLimit,
 } from "./definition.ts"
 export { InvalidActor } from "./options.ts"
 
@@ -67,7 +68,8 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
   const what = `actor ${name}`
   if (!isMap(definition)) throw new InvalidActor(`${what}: must be defined by an object with \`methods\``)
-  const { queue, description, module, isolation, restart } = defining(what, () => parseActorOptions(definition))
+  const options = defining(what, () => parseActorOptions(definition))
+  const { queue, description, module, isolation, restart } = options
   const methods = new Map<string, ErasedMethod>()
   for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
     methods.set(methodName, eraseMethod(name, methodName, method, isolation))
@@ -85,7 +87,7 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
     // The cast is safe: the ActorPool passes `stop` only what `start` of the same actor returned.
     stop: stop === undefined ? undefined : (use) => stop(use as Use),
     restart,
-    methods,
+    methods: withDefaults(methods, options, () => "actor"),
   }
 }
 
@@ -127,10 +129,7 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
       description: method.description,
       queue: method.queue,
       priority: method.priority,
-      retries: method.retry?.max,
-    }),
-    ...(method.onLost === "fail" ? { onLost: method.onLost } : {}),
-    ...compact({
+      options: describeOptions(method),
       params: method.params,
       redact: method.redact,
       limit: method.limit && describeLimit(method.limit),

@@ -3,7 +3,8 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import type * as Schema from "effect/Schema"
 import type { Given } from "../options/check.ts"
-import type { DurationInput } from "../options/duration.ts"
+import type { DurationInput, TimeLimit } from "../options/duration.ts"
+import type { InheritedOption } from "../options/inherited.ts"
 import type { MethodLimit, Rate, RateInput } from "../options/limit.ts"
 import type { RetryPolicy } from "../options/retry-policy.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
@@ -14,18 +15,6 @@ import type { Job } from "./job.ts"
 export type MethodSchema<In = unknown, Out = unknown> =
   | StandardSchemaV1<In, Out>
   | Schema.ConstraintCodec<Out, In, never, unknown>
-
-/** How long one attempt may take: seconds, or text such as `"5 minutes"`. A single duration is the hard limit. */
-export type TimeLimit =
-  | DurationInput
-  | {
-      /**
-       * After this time the handler's `signal` fires, so that it can clean up. Shorter than `hard`. Defaults to none.
-       */
-      readonly soft?: DurationInput | undefined
-      /** After this time the attempt is over and fails with `TimeLimitExceeded`. Defaults to 30 minutes. */
-      readonly hard?: DurationInput | undefined
-    }
 
 /**
  * Where a handler runs. `inline`: in the worker's process, at no cost. `process`: in a child process, which is killed at
@@ -63,18 +52,22 @@ export interface MethodOptions {
    * to none.
    */
   readonly accepts?: ReadonlyArray<string> | undefined
-  /** How long one attempt may take. Defaults to a hard limit of 30 minutes. */
+  /**
+   * How long one attempt may take. Defaults to that of the actor, then of the service, else to a hard limit of 30 minutes.
+   */
   readonly timeLimit?: TimeLimit | undefined
   /** Where the handler runs. `process` needs the actor's `module`. Defaults to the `isolation` of the actor. */
   readonly isolation?: Isolation | undefined
   /**
-   * When to retry a failed attempt. `false`: never, even where the handler asks for a retry. Defaults to no retries.
+   * When to retry a failed attempt. `false`: never, even where the handler asks for a retry. Defaults to that of the actor,
+   * then of the service, else to no retries.
    */
   readonly retry?: RetryPolicy | false | undefined
   /**
    * What becomes of a job whose worker died while it ran. `redeliver`: it runs again, until as many workers have died of
    * it as the worker's `lostCap` says. `fail`: the attempt has failed with `WorkerLost`, or with `WorkerStopped` where the
-   * worker was stopped before it was done, and the retry policy says what follows. That costs a write before each first attempt. Defaults to `redeliver`; of no use with `acks.when: "early"`.
+   * worker was stopped before it was done, and the retry policy says what follows. That costs a write before each first
+   * attempt. Defaults to that of the actor, then of the service, else to `redeliver`; of no use with `acks.when: "early"`.
    */
   readonly onLost?: "redeliver" | "fail" | undefined
   /** When the tasks of the method leave their queue, and what becomes of jobs that fail. */
@@ -89,9 +82,15 @@ export interface MethodOptions {
    * limit.
    */
   readonly rate?: RateInput | undefined
-  /** How long the record of a success is kept. 0: not at all; negative: for ever. Defaults to 24 hours. */
+  /**
+   * How long the record of a success is kept. 0: not at all; negative: for ever. Defaults to that of the actor, then of the
+   * service, else to 24 hours.
+   */
   readonly resultTtl?: DurationInput | undefined
-  /** How long the record of a failure is kept. Negative: for ever. Defaults to 7 days. */
+  /**
+   * How long the record of a failure is kept. Negative: for ever. Defaults to that of the actor, then of the service, else
+   * to 7 days.
+   */
   readonly failureTtl?: DurationInput | undefined
   /** Hides arguments in log lines and events: all of them, or those with these names at any depth. Defaults to none. */
   readonly redact?: boolean | ReadonlyArray<string> | undefined
@@ -213,8 +212,11 @@ export interface RestartPolicy {
     | undefined
 }
 
+/** Options that hold for methods that do not set them. */
+export type MethodDefaults = Pick<MethodOptions, InheritedOption>
+
 /** Options of an actor besides its methods. `Use`: what `start` returns. */
-export interface ActorOptions<Use> {
+export interface ActorOptions<Use> extends MethodDefaults {
   /** Queue of tasks that are submitted without one. Defaults to `default`. */
   readonly queue?: string | undefined
   /** Where handlers run, unless their method sets it. Defaults to `inline`. */
@@ -263,6 +265,8 @@ export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate" | "sc
   readonly input: StandardSchemaV1 | undefined
   readonly output: StandardSchemaV1 | undefined
   readonly isolation: Isolation
+  /** Where options that the method does not set itself were set: `actor`, `service`, a file, a variable or a flag. */
+  readonly from?: Readonly<Partial<Record<InheritedOption, string>>>
   readonly run: (input: unknown, job: Job<unknown>) => unknown
 }
 

@@ -1,7 +1,6 @@
 /** Checks a method as its author wrote it, and converts it to the form that the runtime uses. */
 
 import * as Result from "effect/Result"
-import { timeLimitOf, timeToLive } from "../options/duration.ts"
 import { methodLimitOf, rateOf } from "../options/limit.ts"
 import { refuseInput, resultOf } from "../options/refuse.ts"
 import { retryHeader } from "../options/retry-policy.ts"
@@ -32,10 +31,6 @@ export const eraseMethod = (
   if (!isDefinition(method)) throw new InvalidActor(`${what}: must be a function, or an object with a function \`run\``)
   return defining(what, () => {
     const { retry, rate, limit, schedule, isolation = actorIsolation, ...options } = parseMethodOptions(method)
-    const { timeLimit, resultTtl, failureTtl } = options
-    if (timeLimit !== undefined) timeLimitOf(timeLimit)
-    if (resultTtl !== undefined) timeToLive("resultTtl", resultTtl)
-    if (failureTtl !== undefined) timeToLive("failureTtl", failureTtl)
     // A task that was acked early is not in its queue any more, so it cannot be delivered again.
     if (options.acks?.when === "early" && options.onLost === "redeliver")
       refuseInput("onLost", 'cannot be "redeliver" where acks.when is "early": a job whose worker dies has failed')

@@ -4,18 +4,18 @@ import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
-import { TimeLimitField } from "../jobs/submission/follow-ups.ts"
 import { AnyFunction, parserOf } from "../options/check.ts"
 import { Duration } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
+import { INHERITED } from "../options/inherited.ts"
 import { LimitField, RateField } from "../options/limit.ts"
 import { resultOf } from "../options/refuse.ts"
-import { RETRY_FIELDS, RetryField, type RetryPolicy } from "../options/retry-policy.ts"
+import { RETRY_FIELDS, type RetryPolicy } from "../options/retry-policy.ts"
 import { isObject } from "../protocol/guards.ts"
 import { isTexts } from "../protocol/header-field.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { DeclaredField } from "../schedules/fields.ts"
-import type { AckPolicy, ActorOptions, MethodDefinition, RestartPolicy } from "./definition.ts"
+import type { AckPolicy, ActorOptions, MethodDefaults, MethodDefinition, RestartPolicy } from "./definition.ts"
 
 /** A wrong definition of an actor. Thrown by `actor()`, thus when the module is loaded; the message names the field. */
 export class InvalidActor extends Error {
@@ -86,17 +86,25 @@ const acks = {
 
 RETRY_FIELDS satisfies SchemasOf<RetryPolicy>
 
+/** Those of a method that its actor may set for it. */
+const INHERITED_OPTIONS = {
+  timeLimit: Schema.optionalKey(INHERITED.timeLimit),
+  retry: Schema.optionalKey(INHERITED.retry),
+  resultTtl: Schema.optionalKey(INHERITED.resultTtl),
+  failureTtl: Schema.optionalKey(INHERITED.failureTtl),
+  onLost: Schema.optionalKey(INHERITED.onLost),
+} satisfies SchemasOf<MethodDefaults>
+
 /** The options of a method. */
 export const METHOD_OPTIONS = {
+  ...INHERITED_OPTIONS,
   accepts: Schema.optionalKey(Names),
   acks: Schema.optionalKey(Schema.Struct(acks).annotate({ message: 'must be an object, such as { when: "early" }' })),
   description: Schema.optionalKey(Schema.String),
-  failureTtl: Schema.optionalKey(Duration),
   input: Schema.optionalKey(AnySchema),
   isolation: Schema.optionalKey(Isolations),
   limit: Schema.optionalKey(LimitField),
   onFailure: Schema.optionalKey(AnyFunction),
-  onLost: Schema.optionalKey(Schema.Literals(["redeliver", "fail"])),
   onStopped: Schema.optionalKey(AnyFunction),
   onSuccess: Schema.optionalKey(AnyFunction),
   output: Schema.optionalKey(AnySchema),
@@ -112,11 +120,8 @@ export const METHOD_OPTIONS = {
   queue: Schema.optionalKey(QueueName),
   rate: Schema.optionalKey(RateField),
   redact: Schema.optionalKey(Redact),
-  resultTtl: Schema.optionalKey(Duration),
-  retry: Schema.optionalKey(RetryField),
   run: AnyFunction,
   schedule: Schema.optionalKey(DeclaredField),
-  timeLimit: Schema.optionalKey(TimeLimitField),
 } satisfies SchemasOf<MethodDefinition>
 
 const restart = {
@@ -134,6 +139,7 @@ const MODULE_RULE = "must be the URL of the file that exports it: import.meta.ur
 
 /** The options of an actor. */
 export const ACTOR_OPTIONS = {
+  ...INHERITED_OPTIONS,
   description: Schema.optionalKey(Schema.String),
   isolation: Schema.optionalKey(Isolations),
   methods: Schema.Record(Schema.String, Schema.Unknown).annotate({

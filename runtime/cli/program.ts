@@ -3,6 +3,7 @@ import { Command, CommanderError, Help } from "commander"
 import { visible } from "../log/log-value.ts"
 import { didYouMean } from "../protocol/suggest.ts"
 import { VERSION } from "../version.ts"
+import { addActors } from "./commands/actors.ts"
 import { addBoard } from "./commands/board.ts"
 import { addDead } from "./commands/dead.ts"
 import { addCancel, addDelete, addRetry, addRevoke } from "./commands/decide.ts"
@@ -43,6 +44,7 @@ const commands = [
   addQueues,
   addQueue,
   addWorkers,
+  addActors,
   addPausing,
   addSuspend,
   addRemote,

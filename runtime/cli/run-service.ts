@@ -4,6 +4,8 @@
  */
 
 import type { ActorDefinition } from "../actor/actor.ts"
+import { actorsWithDefaults } from "../actor/defaults.ts"
+import { discoverActors } from "../actor/discover.ts"
 import { type Config, DEFAULTS, type HttpOptions, SERVE } from "../config/table.ts"
 import { displayUrl } from "../connection/connect.ts"
 import { type Log, makeLog } from "../log/log.ts"
@@ -26,6 +28,13 @@ export const logOf = (invocation: Invocation, told: PrintedElsewhere = { ready: 
   const { config, output } = invocation
   if (isWatched(invocation)) return terminalLog(config.log ?? {}, told)
   return makeLog({ ...(output.json ? { format: "json" } : {}), ...config.log })
+}
+
+/** The actors of the folder, whose methods have the defaults of the configuration. */
+export const loadActors = async ({ config, resolved }: Invocation): Promise<ReadonlyArray<ActorDefinition>> => {
+  const origins = new Map(resolved.entries.map(({ setting, origin }) => [setting.path, origin]))
+  const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
+  return actorsWithDefaults(actors, config, (option) => origins.get(option) ?? "default")
 }
 
 /** All options except actors, HTTP and log. */

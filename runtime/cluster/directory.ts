@@ -8,6 +8,46 @@ import { StoreEntry } from "../async/store-entry.ts"
 import { checkActorName, DEFAULT_METHOD, resolveName, type Target } from "../protocol/name.ts"
 import type { Store, StoreOperation } from "../transport/store.ts"
 
+/** An option that the method, its actor, the service or the configuration may set. */
+const held = <A extends Schema.Top>(value: A) =>
+  Schema.Struct({
+    value,
+    from: Schema.String.annotate({
+      description:
+        "Where it is set: `method`, `actor`, `service`, or the file, variable or flag of the configuration; `default` if nowhere",
+    }),
+  })
+
+const Waits = Schema.Struct({
+  base: Schema.Finite,
+  factor: Schema.Finite,
+  max: Schema.Finite,
+  jitter: Schema.Boolean,
+})
+
+/** The options of a method that hold. Durations are in seconds. */
+const HeldOptions = Schema.Struct({
+  timeLimit: held(Schema.Struct({ hard: Schema.NullOr(Schema.Finite), soft: Schema.optionalKey(Schema.Finite) })),
+  retry: held(
+    Schema.Struct({
+      max: Schema.Int,
+      backoff: Schema.optionalKey(Waits),
+      interval: Schema.optionalKey(Schema.Array(Schema.Finite)),
+      front: Schema.optionalKey(Schema.Boolean),
+      on: Schema.optionalKey(Schema.Array(Schema.String)),
+      except: Schema.optionalKey(Schema.Array(Schema.String)),
+    }),
+  ),
+  resultTtl: held(Schema.Finite),
+  failureTtl: held(Schema.Finite),
+  onLost: held(Schema.Literals(["redeliver", "fail"])),
+}).annotate({
+  identifier: "HeldOptions",
+  description:
+    "The options that hold unless a task sets its own. Durations are in seconds; `timeLimit.hard`: `null` means no limit; `resultTtl` and `failureTtl`: -1 means kept indefinitely",
+})
+export type HeldOptions = typeof HeldOptions.Type
+
 const MethodDescription = Schema.Struct({
   name: Schema.String,
   description: Schema.optionalKey(Schema.String),
@@ -22,10 +62,7 @@ const MethodDescription = Schema.Struct({
       keyed: Schema.Boolean,
     }),
   ),
-  /** Most retries after a failed attempt, where the method sets it. */
-  retries: Schema.optionalKey(Schema.Int),
-  /** Its jobs must not run twice: one whose worker dies has failed. */
-  onLost: Schema.optionalKey(Schema.Literal("fail")),
+  options: Schema.optionalKey(HeldOptions),
   params: Schema.optionalKey(Schema.Array(Schema.String)),
   /** Arguments that must not be shown anywhere: all of them, or those with these names. */
   redact: Schema.optionalKey(Schema.Union([Schema.Boolean, Schema.Array(Schema.String)])),

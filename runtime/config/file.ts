@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { checkerOf } from "../options/check.ts"
+import { checkerOf, withoutAnyUndefined } from "../options/check.ts"
 import { isObject } from "../protocol/guards.ts"
 import { didYouMean } from "../protocol/suggest.ts"
 import { fieldsInFile } from "./setting.ts"
@@ -50,7 +50,7 @@ const check = checkerOf(Schema.Struct(fieldsInFile(TABLE)))
 
 /** Checks what a configuration file exports. Fails with {@link ConfigError}, naming file and setting. */
 export const checkConfig = (file: string, value: unknown): Config => {
-  const checked = check(value)
+  const checked = check(withoutAnyUndefined(value))
   // The schema was made of the table, as the type was.
   if (Result.isSuccess(checked)) return checked.success as Config
   const { place, message, known } = checked.failure

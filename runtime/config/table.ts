@@ -19,7 +19,9 @@ import { DEFAULT_KEEP_FAILED_MS } from "../connection/connection.ts"
 import { COLOUR_CHOICES, defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/choices.ts"
 import { type Autoscale, MAX_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { AnyObject } from "../options/check.ts"
+import { DEFAULT_HARD_MS, spoken } from "../options/duration.ts"
 import { OwnName } from "../options/fields.ts"
+import { INHERITED } from "../options/inherited.ts"
 import { isObject } from "../protocol/guards.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
@@ -238,6 +240,35 @@ export const TABLE = {
       flag: "--grace <duration>",
     },
   ),
+  /**
+   * How long an attempt may take, unless its method or actor sets `timeLimit`: a duration, or `{ soft, hard }`; -1: no limit.
+   * Defaults to 30 minutes.
+   */
+  timeLimit: setting("duration", INHERITED.timeLimit, {
+    for: "serve",
+    text: "How long an attempt may take, unless its method or actor sets `timeLimit`: a duration, or `{ soft, hard }`; -1: no limit",
+    default: spoken(DEFAULT_HARD_MS),
+    flag: "--time-limit <duration>",
+  }),
+  /**
+   * The retry policy of methods that set none and whose actor sets none, such as `{ max: 3 }`, or `false`. Defaults to no
+   * retries.
+   */
+  retry: setting("none", INHERITED.retry, {
+    for: "serve",
+    text: "The retry policy of methods that set none and whose actor sets none, such as `{ max: 3 }`, or `false`",
+    otherwise: "no retries",
+  }),
+  /**
+   * What happens to a job whose worker dies, unless its method or actor sets `onLost`: `redeliver` or `fail`. Defaults to
+   * `redeliver`.
+   */
+  onLost: setting("text", INHERITED.onLost, {
+    for: "serve",
+    text: "What happens to a job whose worker dies, unless its method or actor sets `onLost`: `redeliver` or `fail`",
+    default: "redeliver",
+    flag: "--on-lost <outcome>",
+  }),
   /** How long successes are kept; 0: not at all, -1: for ever. Defaults to 24 hours. */
   resultTtl: span(
     { forEver: true },

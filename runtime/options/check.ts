@@ -147,16 +147,16 @@ export type Given<T> = unknown extends T
 
 type Callable = (...args: never) => unknown
 
-/** Removes fields that are `undefined`: code that passes options on writes them, and they mean the default. */
-const withoutUndefined = (value: unknown): unknown =>
-  isObject(value) && isPlainObject(value)
-    ? Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined))
-    : value
+/** Fields with data and objects of the application, which are carried as they are. */
+const DATA: ReadonlySet<string> = new Set([
+  ...["input", "output", "args", "kwargs", "meta", "details", "headers"],
+  ...["actors", "transport", "transports"],
+])
 
-/** Fields with data of the application, which are carried as they are. */
-const DATA: ReadonlySet<string> = new Set(["input", "output", "args", "kwargs", "meta", "details", "headers"])
-
-/** As {@link withoutUndefined}, also within the fields. Returns the value itself where nothing is to be removed. */
+/**
+ * Removes fields that are `undefined`, at any depth: code that passes options on writes them, and they mean the default.
+ * Returns the value itself if there are none.
+ */
 export const withoutAnyUndefined = (value: unknown): unknown => {
   if (Array.isArray(value)) {
     const items = value.map(withoutAnyUndefined)
@@ -186,7 +186,8 @@ export const optionsChecker = (
     const options: Record<string, unknown> = {}
     // By name, as the caller reads them: an option may be inherited, or a getter of a class.
     for (const name in fields) {
-      const option = withoutUndefined(Reflect.get(given, name))
+      const value: unknown = Reflect.get(given, name)
+      const option = DATA.has(name) ? value : withoutAnyUndefined(value)
       if (option !== undefined) options[name] = option
     }
     const checked = check(options)

@@ -30,10 +30,16 @@ export interface DurationRange {
   readonly forEver?: boolean
 }
 
-/** Milliseconds in words: `1 day`, `30 seconds`. */
-const spoken = (ms: number): string => {
-  const [count, unit] = ms % 86_400_000 === 0 ? [ms / 86_400_000, "day"] : [ms / 1_000, "second"]
-  return `${count} ${unit}${count === 1 ? "" : "s"}`
+const UNITS = [
+  ["day", 86_400_000],
+  ["hour", 3_600_000],
+  ["minute", 60_000],
+] as const
+
+/** Milliseconds in words, in the largest unit of which they are a whole number: `1 day`, `30 minutes`, `0.5 seconds`. */
+export const spoken = (ms: number): string => {
+  const [unit, of] = UNITS.find(([, each]) => ms >= each && ms % each === 0) ?? ["second", 1_000]
+  return `${ms / of} ${unit}${ms === of ? "" : "s"}`
 }
 
 /** Milliseconds of a duration. Fails with a sentence that follows the name of the option. */
@@ -86,14 +92,35 @@ export const DurationOption = Schema.declare(isDurationInput, {
   }),
 )
 
-/** Time limits of an attempt: how long its handler may run. A single duration is the hard limit; −1 is none. */
-type TimeLimitInput =
-  | number
-  | string
-  | { readonly soft?: number | string | undefined; readonly hard?: number | string | undefined }
+/**
+ * How long one attempt may take: seconds, or text such as `"5 minutes"`. A single duration is the hard limit; -1 is no
+ * limit.
+ */
+export type TimeLimit =
+  | DurationInput
+  | {
+      /**
+       * After this time the handler's `signal` fires, so that it can clean up. Shorter than `hard`. Defaults to none.
+       */
+      readonly soft?: DurationInput | undefined
+      /** After this time the attempt is over and fails with `TimeLimitExceeded`. Defaults to 30 minutes. */
+      readonly hard?: DurationInput | undefined
+    }
+
+export const TimeLimitField = Schema.Union([
+  Schema.Finite,
+  Schema.String,
+  Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
+]).annotate({
+  message: "must be a duration, or an object with soft and hard",
+  description: "Time limit of an attempt; a number or text is the hard limit, -1 means none",
+})
+
+/** Hard time limit of methods and tasks that set none, so that every run ends. */
+export const DEFAULT_HARD_MS = 30 * 60_000
 
 /** Time limits in milliseconds, each more than 0. */
-interface TimeLimit {
+interface LimitsMs {
   readonly hardMs?: number
   /** Shorter than `hardMs`. */
   readonly softMs?: number
@@ -104,7 +131,7 @@ export const NO_LIMIT_MS = MAX_DURATION_MS
 
 /** Refuses limits of 0 or less, and a soft limit that is not shorter than the hard one. */
 export const checkTimeLimit = (
-  { hardMs, softMs }: TimeLimit,
+  { hardMs, softMs }: LimitsMs,
   names: { readonly hard: string; readonly soft: string },
   refuse: Refuse = refuseInput,
 ): void => {
@@ -116,10 +143,10 @@ export const checkTimeLimit = (
 }
 
 /** Parses and checks time limits. `prefix`: put before the names of the fields in messages. */
-export const timeLimitOf = (given: TimeLimitInput, prefix = "timeLimit.", refuse: Refuse = refuseInput): TimeLimit => {
+export const timeLimitOf = (given: TimeLimit, prefix = "timeLimit.", refuse: Refuse = refuseInput): LimitsMs => {
   const { hard, soft } = isObject(given) ? given : { hard: given, soft: undefined }
   const names = { hard: `${prefix}hard`, soft: `${prefix}soft` }
-  const limit: TimeLimit = {
+  const limit: LimitsMs = {
     ...(hard === undefined
       ? {}
       : { hardMs: hard === -1 || hard === "-1" ? NO_LIMIT_MS : milliseconds(names.hard, hard, refuse) }),

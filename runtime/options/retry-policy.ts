@@ -84,15 +84,17 @@ export const RepeatField = Schema.Struct({
   interval: Schema.optionalKey(Interval),
 })
 
-type Policy = typeof RetryField.Type
-
-const intervals = (field: string, interval: typeof Interval.Type, refuse: Refuse): ReadonlyArray<number> =>
+const intervals = (
+  field: string,
+  interval: NonNullable<RetryPolicy["interval"]>,
+  refuse: Refuse,
+): ReadonlyArray<number> =>
   typeof interval === "object"
     ? interval.map((each, at) => milliseconds(`${field}[${at}]`, each, refuse))
     : [milliseconds(field, interval, refuse)]
 
 /** A retry policy in the form of the headers. Refuses a wrong duration, naming its field below `retry`. */
-export const retryHeader = (policy: Policy, refuse: Refuse = refuseInput): RetryHeader => {
+export const retryHeader = (policy: RetryPolicy | false, refuse: Refuse = refuseInput): RetryHeader => {
   if (policy === false) return { max: 0 }
   const { max, backoff, interval, front, on, except } = policy
   if (interval !== undefined && backoff !== undefined) {

@@ -1,5 +1,6 @@
 /** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
 import { describeActor } from "../actor/actor.ts"
+import { actorsWithDefaults } from "../actor/defaults.ts"
 import type { CelerySideOptions } from "../celery/side.ts"
 import { Client } from "../client/client.ts"
 import { clientValues } from "../client/settings.ts"
@@ -62,7 +63,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     options.log === undefined
       ? makeLog({ ...levels, format: options.logFormat, color: options.logColor })
       : hostLog(options.log, levels)
-  const actors = options.actors ?? []
+  const actors = actorsWithDefaults(options.actors ?? [], options, () => "service")
   const target = settings.transport
   const name = options.name ?? newWorkerName()
   const descriptions = actors.map(describeActor)

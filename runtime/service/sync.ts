@@ -28,7 +28,7 @@ import { TransportError } from "../transport/mod.ts"
 import { serve } from "./serve.ts"
 import type { Service } from "./service.ts"
 
-export interface SyncSettings extends ClientSettings, Pick<OptionsFor<"serve">, "resultTtl"> {
+export interface SyncSettings extends ClientSettings, Pick<OptionsFor<"serve">, "timeLimit" | "retry" | "resultTtl"> {
   /** The actors that run the tasks. A task of another actor fails as `unknown-actor`. */
   readonly actors: ReadonlyArray<ActorDefinition>
 }
@@ -37,6 +37,8 @@ const fields = {
   ...CLIENT_FIELDS,
   // These are checked by themselves, also where there are none.
   actors: Schema.optionalKey(Schema.Unknown),
+  timeLimit: Schema.optionalKey(TABLE.timeLimit.code),
+  retry: Schema.optionalKey(TABLE.retry.code),
   resultTtl: Schema.optionalKey(TABLE.resultTtl.code),
 }
 const checkSettings = optionsChecker(fields, "connectSync()")
@@ -59,7 +61,7 @@ const LOCAL = "sync"
  */
 export const connectSync = async (target: string | object, settings: SyncSettings): Promise<Client> => {
   checkSettings(settings)
-  const { actors, resultTtl, ...clientSettings } = settings
+  const { actors, timeLimit, retry, resultTtl, ...clientSettings } = settings
   checkActors(actors)
   const { connection, options } = await clientParts(target, clientSettings)
   try {
@@ -70,7 +72,7 @@ export const connectSync = async (target: string | object, settings: SyncSetting
       unknownGrace: 0,
       signals: false,
       logLevel: "warn",
-      ...compact({ resultTtl, failureTtl: settings.failureTtl, taskNames: settings.taskNames }),
+      ...compact({ timeLimit, retry, resultTtl, failureTtl: settings.failureTtl, taskNames: settings.taskNames }),
     })
     const client = new SyncClient(connection, { ...options, actors: actors.map(describeActor) }, local)
     await client.begin()

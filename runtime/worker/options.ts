@@ -14,10 +14,20 @@ import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
 import type { FailureHandler } from "./telemetry/failure-reporter.ts"
 import type { WorkerObserver } from "./telemetry/observer.ts"
 
-/** The settings that hold, those that a worker takes in another form left out. */
+/** The settings that hold, those that a worker takes in another form or finds in its methods left out. */
 type AsGiven = Omit<
   Values<typeof SERVE>,
-  "queues" | "autoscale" | "prefetch" | "name" | "version" | "leaseMs" | "languages" | "taskNames"
+  | "queues"
+  | "autoscale"
+  | "prefetch"
+  | "name"
+  | "version"
+  | "leaseMs"
+  | "languages"
+  | "taskNames"
+  | "timeLimit"
+  | "retry"
+  | "onLost"
 >
 
 export interface WorkerOptions extends AsGiven {

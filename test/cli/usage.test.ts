@@ -37,6 +37,8 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["submit works.echo --meta 1", /--meta must be a JSON object/],
     ["worker -c many", /--concurrency: must be a whole number from 1 to 10000/],
     ["worker -c 0", /--concurrency: must be a whole number from 1 to 10000/],
+    ["worker --time-limit 0", /--time-limit: must be more than 0/],
+    ["worker --on-lost retry", /--on-lost: must be "redeliver" or "fail"/],
     ["worker -Q high,a*b", /--queues: "a\*b" cannot be a name of a queue: use at most/],
     ["worker --processes 1.5", /--processes: must be a whole number from 1 to 256/],
     ["worker --autoscale 16,2", /--autoscale: is written from least to most: 2\.\.16, not 16,2/],
@@ -102,7 +104,7 @@ test("help lists every command; without a command it is shown with exit code 2",
   expect(help.code).toBe(0)
   const commands = [...help.stdout.matchAll(/^ {2}([a-z][a-z-]*) /gm)].map((match) => match[1])
   expect(commands).toEqual(
-    "init dev worker serve submit job why jobs group cancel retry delete schedules revoke dead board stats errors queues queue workers pause resume purge delete-queue suspend unsuspend inspect control events doctor help".split(
+    "init dev worker serve submit job why jobs group cancel retry delete schedules revoke dead board stats errors queues queue workers actors pause resume purge delete-queue suspend unsuspend inspect control events doctor help".split(
       " ",
     ),
   )

@@ -1,6 +1,7 @@
 /** `callboard doctor`: every setting and its source, the capabilities of the transport, and whether it can be reached. */
 import type { Command } from "commander"
-import { discoverActors } from "../../actor/discover.ts"
+import { describeOptions } from "../../actor/defaults.ts"
+import type { ActorDefinition } from "../../actor/definition.ts"
 import { type Client, connect } from "../../client/client.ts"
 import type { ResolvedSetting } from "../../config/resolving.ts"
 import { DEFAULTS } from "../../config/table.ts"
@@ -11,7 +12,9 @@ import { VERSION } from "../../version.ts"
 import { CommandFailed, exitCodeOf, lineOf } from "../failure.ts"
 import { bytesText, oneLine, spanText } from "../format.ts"
 import { connectSettings, type Invocation, runs } from "../invocation.ts"
+import { optionTexts } from "../method-options.ts"
 import { columns, type Paint } from "../output.ts"
+import { loadActors } from "../run-service.ts"
 
 const versions = (): ReadonlyArray<readonly [string, string]> => {
   const { bun, deno, node } = process.versions
@@ -84,12 +87,21 @@ const section = (title: string, rows: ReadonlyArray<ReadonlyArray<string>>, pain
     width,
   )}\n`
 
+/** All methods, with the options that hold if a worker starts here. */
+const methodsOf = (actors: ReadonlyArray<ActorDefinition>) =>
+  actors.flatMap((actor) =>
+    [...actor.methods.values()].map((method) => ({
+      name: `${actor.name}.${method.name}`,
+      options: describeOptions(method),
+    })),
+  )
+
 export const addDoctor = (program: Command): void => {
   const command = program.command("doctor").description("show every setting and its origin, and test the transport")
   runs(command, async (invocation) => {
     const { resolved, config, output, transport } = invocation
     const folder = config.actors ?? DEFAULTS.actors
-    const actors = await settled(async () => (await discoverActors(folder)).map((actor) => actor.name))
+    const actors = await settled(() => loadActors(invocation))
     const reached = await settled(() => connectivity(invocation))
     const settings = resolved.entries.map((entry) => ({
       setting: entry.setting.path,
@@ -100,7 +112,10 @@ export const addDoctor = (program: Command): void => {
       output.document({
         versions: Object.fromEntries(versions()),
         settings,
-        actors: "value" in actors ? { names: actors.value } : { error: lineOf(actors.error) },
+        actors:
+          "value" in actors
+            ? { names: actors.value.map(({ name }) => name), methods: methodsOf(actors.value) }
+            : { error: lineOf(actors.error) },
         transport: {
           url: displayUrl(transport),
           ...("value" in reached
@@ -121,8 +136,16 @@ export const addDoctor = (program: Command): void => {
         paint(origin, origin === "default" ? "dim" : "cyan"),
       ])
       output.line(section("Settings", rows, paint, output.width))
-      const found = "value" in actors ? actors.value.join(", ") : paint(lineOf(actors.error), "yellow")
+      const served = "value" in actors ? actors.value : []
+      const found =
+        "value" in actors ? served.map(({ name }) => name).join(", ") : paint(lineOf(actors.error), "yellow")
       output.line(section("Actors", [[folder, found]], paint))
+      const options = methodsOf(served).flatMap(({ name, options }) =>
+        optionTexts(options).flatMap((option) =>
+          option.from === "default" ? [] : [[name, option.name, option.text, paint(option.from, "cyan")]],
+        ),
+      )
+      if (options.length > 0) output.line(section("Options of methods", options, paint, output.width))
       if ("value" in reached) {
         const { name, ms, workers, capabilities, canBrowse } = reached.value
         const state = [

@@ -3,7 +3,6 @@ import { existsSync } from "node:fs"
 import { resolve } from "node:path"
 import { type Command, Option } from "commander"
 import type { ActorDefinition } from "../../actor/actor.ts"
-import { discoverActors } from "../../actor/discover.ts"
 import { newWorkerName } from "../../cluster/worker-process.ts"
 import { configPaths } from "../../config/file.ts"
 import { DEFAULTS } from "../../config/table.ts"
@@ -21,6 +20,7 @@ import {
   gaveUp,
   httpOptions,
   isWatched,
+  loadActors,
   logOf,
   printBanner,
   serveOptions,
@@ -116,7 +116,7 @@ const workUntilStopped = async (invocation: Invocation, servesHttp: boolean): Pr
   const isAlone = isWatched(invocation) && !isPooled
   const log = logOf(invocation, { ready: isAlone, jobs: true })
   const lines = isWatched(invocation) ? new JobLines(invocation.output) : undefined
-  const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
+  const actors = await loadActors(invocation)
   const service = await serve({
     ...serveOptions(invocation),
     log,

@@ -6,7 +6,6 @@
 import { createServer } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
-import { discoverActors } from "../../actor/discover.ts"
 import type { Token } from "../../config/scopes.ts"
 import { DEFAULTS } from "../../config/table.ts"
 import { displayUrl } from "../../connection/connect.ts"
@@ -19,7 +18,16 @@ import type { Service } from "../../service/service.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { listText, oneLine, shortId } from "../format.ts"
 import type { Invocation } from "../invocation.ts"
-import { actorRows, httpOptions, printBanner, serveOptions, stopOf, stopText, transportText } from "../run-service.ts"
+import {
+  actorRows,
+  httpOptions,
+  loadActors,
+  printBanner,
+  serveOptions,
+  stopOf,
+  stopText,
+  transportText,
+} from "../run-service.ts"
 import { JobLines, terminalLog } from "../terminal-log.ts"
 import { announcingEnd, sendToWatcher, stopWithWatcher } from "../work-process.ts"
 import type { Watched } from "./changes.js"
@@ -85,7 +93,7 @@ export const runDevProcess = async (invocation: Invocation, watched: Watched): P
   stopWithWatcher()
   sendMessage({ type: "watch", watched })
   await orders.load
-  const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
+  const actors = await loadActors(invocation)
   sendMessage({ type: "loaded" })
   const { reload, replaces, port: earlierPort } = await orders.start
   const http = httpOptions(config)

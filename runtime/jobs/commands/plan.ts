@@ -176,7 +176,7 @@ const warningsOf = async (
   const taken = new Set(workers.flatMap((worker) => (worker.state === "stopping" ? [] : worker.queues)))
   const untaken = queues.filter((queue) => !taken.has(queue))
   const stopped = queues.filter((queue) => paused.includes(queue))
-  const once = wanted.flatMap(({ name, described }) => (described?.onLost === "fail" ? [name] : []))
+  const once = wanted.flatMap(({ name, described }) => (described?.options?.onLost.value === "fail" ? [name] : []))
   const failing = wanted.flatMap(({ name, causes }) => stillFailing(name, causes, last.get(name)))
   const limited = wanted.flatMap(({ name, count, described }) =>
     delayed(name, count, described?.limit, last.get(name)?.ran),

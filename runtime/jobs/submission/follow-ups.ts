@@ -1,7 +1,7 @@
 /** Tasks that follow a task: callbacks, errbacks and the links of a chain, as they are given and as they travel. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { Duration, milliseconds, timeLimitOf } from "../../options/duration.ts"
+import { Duration, milliseconds, TimeLimitField, timeLimitOf } from "../../options/duration.ts"
 import { JobId, Json, Name, whole } from "../../options/fields.ts"
 import { refuseInput as refuse } from "../../options/refuse.ts"
 import { RetryField, retryHeader } from "../../options/retry-policy.ts"
@@ -13,15 +13,6 @@ import { bodyOfInput } from "../../protocol/input.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 import { parseTime } from "../../protocol/time.ts"
 import type { Promised } from "../tracking/promises.ts"
-
-export const TimeLimitField = Schema.Union([
-  Schema.Finite,
-  Schema.String,
-  Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
-]).annotate({
-  message: "must be a duration, or an object with soft and hard",
-  description: "Time limit of an attempt; a number or text is the hard limit, -1 means none",
-})
 
 /** The fields of a task that follows another. */
 const fields = {

@@ -3,14 +3,14 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../../errors.ts"
 import { decoderOf, type Given } from "../../options/check.ts"
-import { Duration } from "../../options/duration.ts"
+import { Duration, TimeLimitField } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text, whole } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { plainJson } from "../../protocol/codec/json.ts"
 import { isMap } from "../../protocol/guards.ts"
 import { MAX_PARENTS } from "../../protocol/headers.ts"
 import { ChordField } from "./chord.ts"
-import { FollowUps, TimeLimitField } from "./follow-ups.ts"
+import { FollowUps } from "./follow-ups.ts"
 
 const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MAX_PARENTS))
 

@@ -72,8 +72,12 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   const { store, jobs } = connection
   if (isTerminal(record.state)) {
     // The handler of a job that was ended from outside may block its worker still.
-    const workers = record.worker === undefined ? undefined : await orUnknown(listWorkers(store))
-    return { now: Date.now(), record, ...target(() => false), ...compact({ workers }) }
+    const [workers, actors] = await Promise.all([
+      record.worker === undefined ? undefined : orUnknown(listWorkers(store)),
+      record.state === "failed" ? orUnknown(listActors(store)) : undefined,
+    ])
+    const served = new Set(actors?.map(({ name }) => name))
+    return { now: Date.now(), record, ...target((name) => served.has(name)), ...compact({ workers, actors }) }
   }
   const askAll = (command: string, given: object = {}) =>
     orUnknown(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))

@@ -3,12 +3,13 @@
  * queue), then whether workers are there, then whether they serve the actor, then the position in the queue.
  */
 
-import type { WorkerDescription } from "../../cluster/directory.ts"
+import type { HeldOptions, WorkerDescription } from "../../cluster/directory.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { shellWord } from "../../log/shell-word.ts"
+import { NO_LIMIT_MS, spoken } from "../../options/duration.ts"
 import { compact, ifGiven } from "../../protocol/compact.ts"
 import { isObject } from "../../protocol/guards.ts"
-import type { JobRecord } from "../../protocol/record.ts"
+import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { didYouMean } from "../../protocol/suggest.ts"
 import { isExpired } from "../../protocol/time.ts"
@@ -17,7 +18,7 @@ import { MAX_PARENTS_SHOWN, type WaitCause, type WaitFacts } from "./cause.ts"
 /** Never empty. */
 export const causesOf = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   const { record } = facts
-  if (isTerminal(record.state)) return [ended(record, blockedBy(facts, record.id), facts.now)]
+  if (isTerminal(record.state)) return [ended(facts, blockedBy(facts, record.id))]
   const running = runningOn(facts)
   if (running !== undefined) return [running]
   if (isExpired(record.expiresAt, facts.now) && record.state !== "started" && !record.reverts) return [overdue(record)]
@@ -53,7 +54,58 @@ const secondsSince = (since: string | undefined, now: number): string =>
 /** What ends a handler that blocks its worker. */
 const ending = (id: string): string => `to restart that worker: callboard cancel ${shellWord(id)} --terminate`
 
-const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: number): WaitCause => {
+/** The options of the job's method that hold now. */
+const optionsOf = ({ actors, actor, method }: WaitFacts): HeldOptions | undefined =>
+  actors?.find(({ name }) => name === actor)?.methods.find(({ name }) => name === method)?.options
+
+/** Who set an option, in words: `actor mail`, `method mail.send`, `variable CALLBOARD_TIME_LIMIT`. */
+const setBy = ({ actor, method }: WaitFacts, from: string): string =>
+  from === "actor" ? `actor ${actor}` : from === "method" ? `method ${actor}.${method}` : from
+
+const timeLimitOf = (facts: WaitFacts): string => {
+  const { hard: own } = facts.record.timeLimit ?? {}
+  const held = optionsOf(facts)?.timeLimit
+  const by = own === undefined ? held && setBy(facts, held.from) : "the job"
+  const seconds = own ?? held?.value.hard
+  if (by === undefined || seconds === undefined) return ""
+  const ms = seconds === null ? NO_LIMIT_MS : seconds * 1_000
+  return `; time limit ${ms >= NO_LIMIT_MS ? "none" : spoken(ms)} (${by})`
+}
+
+/** The options by which a job has failed: of failures that the retry policy decides about. */
+const decidedBy = (facts: WaitFacts): string => {
+  const { state, error } = facts.record
+  const held = optionsOf(facts)
+  if (state !== "failed" || error === undefined || held === undefined) return ""
+  const { onLost } = held
+  switch (error.reason) {
+    case "timeout":
+      return timeLimitOf(facts) + retriesOf(facts, held, error)
+    case "worker-lost":
+      return onLost.value === "fail"
+        ? `; onLost "fail" (${setBy(facts, onLost.from)})${retriesOf(facts, held, error)}`
+        : ""
+    case "handler":
+    case "process-died":
+      return retriesOf(facts, held, error)
+    default:
+      return ""
+  }
+}
+
+const retriesOf = (facts: WaitFacts, { retry }: HeldOptions, { name }: JobError): string => {
+  const { record } = facts
+  const own = maxRetriesOf(record)
+  const max = own ?? retry.value.max
+  const by = own === undefined ? setBy(facts, retry.from) : "the job"
+  if (record.retries < max) return `; the retry policy (${by}) does not retry ${name}`
+  // A handler may have requested retries that no policy has.
+  if (record.retries > max) return ""
+  return max === 0 ? `; no retries (${by})` : `; after ${max === 1 ? "1 retry" : `${max} retries`} (${by})`
+}
+
+const ended = (facts: WaitFacts, worker: WorkerDescription | undefined): WaitCause => {
+  const { record, now } = facts
   const { id, state, endedAt, error, dead, timeline, terminated } = record
   const reason = dead ?? error?.reason ?? timeline.at(-1)?.reason
   const why = error === undefined ? (reason ?? "") : `${error.name}: ${error.message}`
@@ -64,16 +116,17 @@ const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: nu
   const again = state === "succeeded" ? "" : `; to run it again: callboard retry ${shellWord(id)}`
   return {
     code: "ended",
-    message: `it is not waiting: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${goesOn}${again}`,
+    message: `it is not waiting: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${decidedBy(facts)}${goesOn}${again}`,
     state,
     ...compact({ workers: worker && [worker.name], since: ifGiven(endedAt, iso), reason }),
   }
 }
 
-const runningOn = ({ record, workers, now }: WaitFacts): WaitCause | undefined => {
+const runningOn = (facts: WaitFacts): WaitCause | undefined => {
+  const { record, workers } = facts
   for (const worker of workers ?? []) {
     const job = worker.jobs?.find(({ id }) => id === record.id)
-    if (job !== undefined) return running(worker, Date.parse(job.startedAt), job.attempt, now, record, job.step)
+    if (job !== undefined) return running(facts, worker, Date.parse(job.startedAt), job.attempt, job.step)
   }
   if (record.state !== "started") return undefined
   const { worker, startedAt = record.submittedAt, attempt } = record
@@ -92,7 +145,7 @@ const runningOn = ({ record, workers, now }: WaitFacts): WaitCause | undefined =
       attempt,
     }
   }
-  return running(alive ?? (worker === undefined ? undefined : { name: worker }), startedAt, attempt, now, record)
+  return running(facts, alive ?? (worker === undefined ? undefined : { name: worker }), startedAt, attempt)
 }
 
 /** That this job, or another one, blocks the worker on which it runs. */
@@ -111,15 +164,14 @@ const reverting = ({ reverting }: JobRecord): string =>
     : `; its steps are being reverted because it ${reverting.why === "failed" ? "has failed" : "was cancelled"}`
 
 const running = (
+  facts: WaitFacts,
   worker: Pick<WorkerDescription, "name" | "blocked"> | undefined,
   since: number,
   attempt: number,
-  now: number,
-  record: JobRecord,
   step?: string,
 ): WaitCause => ({
   code: "running",
-  message: `it is not waiting: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in step ${step}`}${reverting(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
+  message: `it is not waiting: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((facts.now - since) / 1000))} s${step === undefined ? "" : `, in step ${step}`}${timeLimitOf(facts)}${reverting(facts.record)}${worker === undefined ? "" : blocking(worker, facts.record.id, facts.now)}`,
   since: iso(since),
   attempt,
   ...compact({ workers: worker && [worker.name] }),
@@ -171,18 +223,26 @@ const inWords = ({ id, state }: { readonly id: string; readonly state?: State })
   state === undefined ? id : `${id} (${state})`
 
 /** It waits for its time. */
-const timed = ({ record, actors, actor, method, now }: WaitFacts): WaitCause | undefined => {
+const timed = (facts: WaitFacts): WaitCause | undefined => {
+  const { record, now } = facts
   const { state, dueAt, error, attempt, timeline } = record
   if (state !== "scheduled" || dueAt === undefined || dueAt <= now) return undefined
   const until = iso(dueAt)
   if (timeline.at(-1)?.reason !== "retry")
     return { code: "scheduled", message: `not due yet: it is scheduled to start ${when(dueAt, now)} (${until})`, until }
-  const retries =
-    maxRetriesOf(record) ??
-    actors?.find(({ name }) => name === actor)?.methods.find(({ name }) => name === method)?.retries
+  const own = maxRetriesOf(record)
+  const held = optionsOf(facts)?.retry
+  // A handler may request retries that no policy has.
+  const retries = own ?? (held?.value.max === 0 ? undefined : held?.value.max)
   const attempts = retries === undefined ? undefined : retries + 1
+  const by =
+    own !== undefined
+      ? " (the job)"
+      : retries === undefined || held === undefined
+        ? ""
+        : ` (${setBy(facts, held.from)})`
   const what = error === undefined ? "failed" : `failed with ${error.name}: ${error.message}`
-  const of = attempts === undefined ? "" : ` of ${attempts}`
+  const of = attempts === undefined ? "" : ` of ${attempts}${by}`
   return {
     code: "retrying",
     message: `attempt ${attempt}${of} ${what}; the next attempt is due ${when(dueAt, now)}`,

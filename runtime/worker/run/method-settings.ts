@@ -1,9 +1,6 @@
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Keep } from "../../jobs/outcome/settlement.ts"
-import { timeLimitOf, timeToLive } from "../../options/duration.ts"
-
-/** Hard time limit of methods and tasks that set none, so that every run ends. */
-export const DEFAULT_HARD_MS = 30 * 60_000
+import { DEFAULT_HARD_MS, timeLimitOf, timeToLive } from "../../options/duration.ts"
 
 /** Time limits of a method, in milliseconds. A `softMs` of null: no soft limit. */
 export interface TimeLimits {

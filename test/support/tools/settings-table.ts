@@ -9,7 +9,6 @@ import { IDEMPOTENCY_TTL_MS } from "../../../runtime/http/limits.ts"
 import { resolveRetry } from "../../../runtime/jobs/outcome/retry.ts"
 import { DEFAULT_PRIORITY } from "../../../runtime/protocol/message.ts"
 import { MAX_BATCH } from "../../../runtime/routes/bounds.ts"
-import { DEFAULT_HARD_MS } from "../../../runtime/worker/run/method-settings.ts"
 
 /** The functions that take a setting as an option. */
 const calls = ({ path, for: whom }: (typeof SETTINGS)[number]): string => {
@@ -41,11 +40,10 @@ export const settingsTable = (): string =>
 
 /** Defaults for tasks and methods that do not set a value, and values that cannot be set. */
 export const otherDefaultsTable = (): string => {
-  const { max, baseMs, factor, capMs, jitter } = resolveRetry(undefined, undefined)
+  const { baseMs, factor, capMs, jitter } = resolveRetry(undefined, undefined)
   const rows = [
     ["`queue`, `priority` of a task", `\`${DEFAULT_QUEUE}\`, ${DEFAULT_PRIORITY}`],
-    ["`timeLimit`: hard, soft", `${spanText(DEFAULT_HARD_MS)}, none`],
-    ["`retry.max`", max === 0 ? "none" : `${max}`],
+    ["`timeLimit.soft`", "none"],
     ["`retry.backoff`", `${spanText(baseMs)} × ${factor}, at most ${spanText(capMs)}${jitter ? ", with jitter" : ""}`],
     ["heartbeat of a worker", `${spanText(HEARTBEAT_MS)}; gone after ${WORKER_TTL_MS / HEARTBEAT_MS} missed`],
     ["tasks in one request", `${MAX_BATCH.toLocaleString("en")}`],

@@ -265,6 +265,14 @@ actor("wrong", { methods: { run: { acks: { wen: "early" }, run: () => 1 } } })
 // @ts-expect-error
 actor("wrong", { restart: { backof: {} }, methods: { run: () => 1 } })
 // @ts-expect-error
+actor("wrong", { timeLimit: { sfot: 1 }, methods: { run: () => 1 } })
+// @ts-expect-error
+actor("wrong", { retry: { max: 1, backoff: { bse: 1 } }, methods: { run: () => 1 } })
+// @ts-expect-error
+actor("wrong", { onLost: "maybe", methods: { run: () => 1 } })
+// @ts-expect-error a method alone has it
+actor("wrong", { acks: { when: "early" }, methods: { run: () => 1 } })
+// @ts-expect-error
 actor("wrong", { restart: { backoff: { bse: 1 } }, methods: { run: () => 1 } })
 
 // The input of a schedule is that of the method, whatever it holds; options may come from elsewhere.
@@ -279,6 +287,11 @@ actor("right", {
 // An option that is undefined is as if absent.
 const absent = actor("absent", {
   queue: undefined,
+  timeLimit: { soft: undefined, hard: 5 },
+  retry: { max: 1, backoff: { base: undefined }, on: undefined },
+  resultTtl: undefined,
+  failureTtl: undefined,
+  onLost: undefined,
   description: undefined,
   isolation: undefined,
   module: undefined,

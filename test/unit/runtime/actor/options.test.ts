@@ -36,6 +36,11 @@ describe("a misspelt option is refused with its path, and the right one is named
     [{ restart: { mx: 1 } }, "restart.mx", " (did you mean restart.max?)"],
     [{ restart: { backof: {} } }, "restart.backof", " (did you mean restart.backoff?)"],
     [{ restart: { backoff: { bse: 1 } } }, "restart.backoff.bse", " (did you mean restart.backoff.base?)"],
+    [{ timeLimti: 1 }, "timeLimti", " (did you mean timeLimit?)"],
+    [{ timeLimit: { sfot: 1, hard: 2 } }, "timeLimit.sfot", " (did you mean timeLimit.soft?)"],
+    [{ retry: { backof: {} } }, "retry.backof", " (did you mean retry.backoff?)"],
+    [{ retry: { max: 3, backoff: { bse: 1 } } }, "retry.backoff.bse", " (did you mean retry.backoff.base?)"],
+    [{ onLots: "fail" }, "onLots", " (did you mean onLost?)"],
   ])("of an actor: %j", (options, field, instead) => {
     const message = `actor x: ${field} is not an option of an actor${instead}`
     expect(whole(options)).toThrow(invalid("unknown-field", message, field))
@@ -43,6 +48,28 @@ describe("a misspelt option is refused with its path, and the right one is named
 })
 
 const DURATION = "must be a duration: seconds as a number, or text such as 30s"
+
+const WRITE = 'Use a number of seconds, or text such as "10s", "5 minutes" or "500 ms".'
+
+/** Options of methods that actors may set as well. */
+const INHERITED: ReadonlyArray<readonly [options: object, field: string, why: string]> = [
+  [{ failureTtl: true }, "failureTtl", DURATION],
+  [{ onLost: "maybe" }, "onLost", 'must be "redeliver" or "fail"'],
+  [{ resultTtl: {} }, "resultTtl", DURATION],
+  [{ resultTtl: "soon" }, "resultTtl", `"soon" is not a duration: it is not a number with a unit. ${WRITE}`],
+  [{ retry: true }, "retry", "must be false or an object, such as { max: 3 }"],
+  [{ retry: { max: 10_001 } }, "retry.max", "must be a whole number from 1 to 10000"],
+  [{ retry: { front: "yes" } }, "retry.front", "must be true or false"],
+  [{ retry: { backoff: { jitter: 1 } } }, "retry.backoff.jitter", "must be true or false"],
+  [{ retry: { backoff: { base: {} } } }, "retry.backoff.base", DURATION],
+  [{ retry: { interval: [1, -1] } }, "retry.interval[1]", `-1 is not a duration: it is negative. ${WRITE}`],
+  [{ retry: { interval: 1, backoff: {} } }, "retry.interval", "give `interval` or `backoff`, not both"],
+  [{ timeLimit: true }, "timeLimit", "must be a duration, or an object with soft and hard"],
+  [{ timeLimit: null }, "timeLimit", "must be a duration, or an object with soft and hard"],
+  [{ timeLimit: 0 }, "timeLimit.hard", "must be more than 0"],
+  [{ timeLimit: { hard: {} } }, "timeLimit.hard", DURATION],
+  [{ timeLimit: { soft: 2, hard: 1 } }, "timeLimit.soft", "must be shorter than timeLimit.hard"],
+]
 
 describe("an option of the wrong kind is refused with its path, and what it must be", () => {
   test.each<readonly [options: object, field: string, why: string]>([
@@ -52,7 +79,6 @@ describe("an option of the wrong kind is refused with its path, and what it must
     [{ acks: { onFailure: true } }, "acks.onFailure", 'must be "ack" or "reject"'],
     [{ acks: { onTimeout: "drop" } }, "acks.onTimeout", 'must be "ack" or "reject"'],
     [{ description: 5 }, "description", "must be text"],
-    [{ failureTtl: true }, "failureTtl", DURATION],
     [{ input: { path: "string" } }, "input", "must be a Standard Schema (Zod, Valibot …) or an Effect Schema"],
     [{ isolation: "thread" }, "isolation", 'must be "inline" or "process"'],
     [{ limit: 5 }, "limit", "must be an object with rate, concurrency or both, and perhaps key"],
@@ -65,7 +91,6 @@ describe("an option of the wrong kind is refused with its path, and what it must
       "must be the name of a field of the input, of 1 to 255 bytes, or a function",
     ],
     [{ onFailure: "log" }, "onFailure", "must be a function"],
-    [{ onLost: "maybe" }, "onLost", 'must be "redeliver" or "fail"'],
     [{ onStopped: {} }, "onStopped", "must be a function"],
     [{ onSuccess: 1 }, "onSuccess", "must be a function"],
     [{ output: true }, "output", "must be a Standard Schema (Zod, Valibot …) or an Effect Schema"],
@@ -78,18 +103,10 @@ describe("an option of the wrong kind is refused with its path, and what it must
     [{ rate: {} }, "rate", 'must be a rate, such as "10/m", "100/s" or 5 per second'],
     [{ redact: "password" }, "redact", "must be true, false or a list of names"],
     [{ redact: [1] }, "redact", "must be true, false or a list of names"],
-    [{ resultTtl: {} }, "resultTtl", DURATION],
-    [{ retry: true }, "retry", "must be false or an object, such as { max: 3 }"],
-    [{ retry: { max: 10_001 } }, "retry.max", "must be a whole number from 1 to 10000"],
-    [{ retry: { front: "yes" } }, "retry.front", "must be true or false"],
-    [{ retry: { backoff: { jitter: 1 } } }, "retry.backoff.jitter", "must be true or false"],
-    [{ retry: { backoff: { base: {} } } }, "retry.backoff.base", DURATION],
     [{ schedule: 7 }, "schedule", 'must be a cron text, or an object, such as { every: "1 hour" }'],
     [{ schedule: { every: 60, overlap: "kill" } }, "schedule.overlap", 'must be "allow" or "skip" or "queue"'],
     [{ schedule: { every: 60, most: 0 } }, "schedule.most", "must be a whole number from 1 to 1000"],
-    [{ timeLimit: true }, "timeLimit", "must be a duration, or an object with soft and hard"],
-    [{ timeLimit: null }, "timeLimit", "must be a duration, or an object with soft and hard"],
-    [{ timeLimit: { hard: {} } }, "timeLimit.hard", DURATION],
+    ...INHERITED,
   ])("of a method: %j", (options, field, why) => {
     expect(method(options)).toThrow(invalid("invalid-input", `method x.run: ${field}: ${why}`, field))
   })
@@ -106,6 +123,7 @@ describe("an option of the wrong kind is refused with its path, and what it must
     [{ restart: { within: {} } }, "restart.within", DURATION],
     [{ start: 5 }, "start", "must be a function"],
     [{ stop: {} }, "stop", "must be a function"],
+    ...INHERITED,
   ])("of an actor: %j", (options, field, why) => {
     expect(whole(options)).toThrow(invalid("invalid-input", `actor x: ${field}: ${why}`, field))
   })

@@ -1,5 +1,5 @@
 /** Each setting, misspelt and mistyped, from each source that can give it: the same words, and the source by its name. */
-import { connect } from "callboard"
+import { actor, connect } from "callboard"
 import { Command } from "commander"
 import { describe, expect, test } from "vitest"
 import { addSettings, givenSettings } from "../../../../runtime/cli/invocation.ts"
@@ -50,6 +50,19 @@ describe("a misspelt name is refused with the one that is meant", () => {
       expect(await refusal(() => connect("memory://refusals", nested(wrong, 1)))).toBe(
         `${wrong} is not an option of connect() (did you mean ${path}?)`,
       )
+  })
+
+  test.each<readonly [options: object, wrong: string, meant: string]>([
+    [{ timeLimit: { sfot: 1 } }, "timeLimit.sfot", "timeLimit.soft"],
+    [{ retry: { backof: {} } }, "retry.backof", "retry.backoff"],
+    [{ retry: { backoff: { bse: 1 } } }, "retry.backoff.bse", "retry.backoff.base"],
+  ])("in options of methods, in the file and in code: %j", async (options, wrong, meant) => {
+    expect(await refusal(() => checkConfig("callboard.config.ts", options))).toBe(
+      `callboard.config.ts: ${wrong} is not a setting (did you mean ${meant}?)`,
+    )
+    expect(await refusal(() => settingsOf(options))).toBe(
+      `${wrong} is not an option of serve() (did you mean ${meant}?)`,
+    )
   })
 
   test.each([
@@ -116,6 +129,20 @@ describe("a value of another type is refused in the same words from each source,
     if (inServe(setting)) expect(await words(path, () => settingsOf(nested(path, value)))).toBe(why)
     if (setting.for === "connect")
       expect(await words(path, () => connect("memory://refusals", nested(path, value)))).toBe(why)
+  })
+
+  test.each<readonly [options: object, place: string, why: string]>([
+    [{ timeLimit: { hard: 0 } }, "timeLimit.hard", "must be more than 0"],
+    [{ timeLimit: { soft: 2, hard: 1 } }, "timeLimit.soft", "must be shorter than timeLimit.hard"],
+    [{ retry: { max: 0 } }, "retry.max", "must be a whole number from 1 to 10000"],
+    [{ retry: { interval: 1, backoff: {} } }, "retry.interval", "give `interval` or `backoff`, not both"],
+    [{ onLost: "maybe" }, "onLost", 'must be "redeliver" or "fail"'],
+  ])("in options of methods, in the file, in code and in an actor: %j", async (options, place, why) => {
+    const inFile = await refusal(() => checkConfig("callboard.config.ts", options))
+    expect(inFile).toBe(`callboard.config.ts: ${place}: ${why}`)
+    expect(await refusal(() => settingsOf(options))).toBe(`${place}: ${why}`)
+    const inActor = await refusal(() => actor("x", { ...options, methods: { run: () => 1 } }))
+    expect(inActor).toBe(`actor x: ${place}: ${why}`)
   })
 
   test.each([

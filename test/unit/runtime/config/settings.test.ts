@@ -43,7 +43,7 @@ describe("the table of settings", () => {
 
   test("comes with the defaults of tasks and methods", () => {
     expect(otherDefaultsTable()).toContain("| `retry.backoff` | 1 s × 2, at most 10 min, with jitter |")
-    expect(otherDefaultsTable()).toContain("| `timeLimit`: hard, soft | 30 min, none |")
+    expect(otherDefaultsTable()).toContain("| `timeLimit.soft` | none |")
   })
 
   test("needs its markers", () => {

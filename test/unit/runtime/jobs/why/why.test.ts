@@ -1,6 +1,7 @@
 /** The order of causes when several hold, and causes that no test can bring about with a real board. Pure: facts in, causes out. */
 import type { WorkerDescription } from "callboard"
 import { describe, expect, test } from "vitest"
+import type { HeldOptions } from "../../../../../runtime/cluster/directory.ts"
 import type { WaitFacts } from "../../../../../runtime/jobs/why/cause.ts"
 import { causesOf } from "../../../../../runtime/jobs/why/causes.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
@@ -224,19 +225,104 @@ describe("what is told", () => {
     expect(only({ record: { ...scheduled, dueAt: NOW + 86_400_000 } })?.message).toMatch(/start at 2026-01-02T12:00/)
   })
 
-  test("the attempts that the task itself asks for win over those of its method", () => {
+  describe("the option that decided, and who set it", () => {
+    const options = (change: Partial<HeldOptions>): HeldOptions => ({
+      timeLimit: { value: { hard: 1_800 }, from: "default" },
+      retry: { value: { max: 0 }, from: "default" },
+      resultTtl: { value: 60, from: "default" },
+      failureTtl: { value: 60, from: "default" },
+      onLost: { value: "redeliver", from: "default" },
+      ...change,
+    })
+    const served = (change: Partial<HeldOptions> = {}) => ({
+      actors: [{ name: "mail", queue: "post", methods: [{ name: "send", options: options(change) }] }],
+    })
     const error = { name: "E", message: "no", reason: "handler" }
-    const retrying: JobRecord = {
-      ...scheduled,
-      attempt: 2,
-      error,
-      timeline: [{ n: 1, run: 1, at: NOW, state: "scheduled", reason: "retry" }],
+    const timeline: JobRecord["timeline"] = [{ n: 1, run: 1, at: NOW, state: "scheduled", reason: "retry" }]
+    const retrying: JobRecord = { ...scheduled, attempt: 2, retries: 1, error, timeline }
+    const asking = (retry: object): JobRecord => {
+      const headers = { task: "mail.send", id: "job", callboard: { retry } }
+      return {
+        ...retrying,
+        message: {
+          headers,
+          properties: { content_type: "application/json", content_encoding: "utf-8" },
+          body: new Uint8Array(),
+        },
+      }
     }
-    const methods = [{ name: "send", retries: 9 }]
-    const actors = [{ name: "mail", queue: "post", methods }]
-    expect(only({ record: retrying })).toMatchObject({ code: "retrying", attempt: 2, reason: "handler" })
-    expect(only({ record: retrying })).not.toHaveProperty("attempts")
-    expect(only({ record: retrying, actors })).toMatchObject({ attempts: 10 })
+
+    test("the number of attempts, which the task's own policy wins", () => {
+      expect(only({ record: retrying })).toMatchObject({ code: "retrying", attempt: 2, reason: "handler" })
+      expect(only({ record: retrying })).not.toHaveProperty("attempts")
+      const held = served({ retry: { value: { max: 9 }, from: "actor" } })
+      expect(only({ record: retrying, ...held })).toMatchObject({
+        attempts: 10,
+        message: "attempt 2 of 10 (actor mail) failed with E: no; the next attempt is due in 5 s",
+      })
+      expect(only({ record: asking({ max: 4 }), ...held })).toMatchObject({
+        attempts: 5,
+        message: expect.stringContaining("attempt 2 of 5 (the job) failed"),
+      })
+      // The handler requested a retry that no policy has.
+      expect(only({ record: retrying, ...served() })).not.toHaveProperty("attempts")
+    })
+
+    test("the time limit of an attempt that runs", () => {
+      const started: JobRecord = { ...record, state: "started", attempt: 1, worker: "w1", startedAt: NOW - 3_000 }
+      const workers = [worker({ startedAt: new Date(NOW - 60_000).toISOString() })]
+      const told = (change: Partial<HeldOptions>, own?: { readonly hard?: number; readonly soft?: number }) =>
+        only({ workers, record: own === undefined ? started : { ...started, timeLimit: own }, ...served(change) })
+          ?.message
+      const ran = "it is not waiting: attempt 1 has been running on w1 for 3 s"
+      expect(only({ workers, record: started })?.message).toBe(ran)
+      expect(told({})).toBe(`${ran}; time limit 30 minutes (default)`)
+      expect(told({ timeLimit: { value: { hard: 30, soft: 20 }, from: "actor" } })).toBe(
+        `${ran}; time limit 30 seconds (actor mail)`,
+      )
+      expect(told({ timeLimit: { value: { hard: null }, from: "method" } })).toBe(
+        `${ran}; time limit none (method mail.send)`,
+      )
+      expect(told({ timeLimit: { value: { hard: 30 }, from: "flag --time-limit" } }, { hard: 5 })).toBe(
+        `${ran}; time limit 5 seconds (the job)`,
+      )
+      expect(told({}, { soft: 5 })).toBe(`${ran}; time limit 30 minutes (default)`)
+    })
+
+    test.each<readonly [failed: object, held: Partial<HeldOptions>, why: string]>([
+      [{ error }, {}, "; no retries (default)"],
+      [{ error }, { retry: { value: { max: 0 }, from: "method" } }, "; no retries (method mail.send)"],
+      [{ error, retries: 1 }, { retry: { value: { max: 1 }, from: "service" } }, "; after 1 retry (service)"],
+      [
+        { error, retries: 3 },
+        { retry: { value: { max: 3 }, from: "callboard.config.ts" } },
+        "; after 3 retries (callboard.config.ts)",
+      ],
+      [
+        { error },
+        { retry: { value: { max: 3, on: ["Busy"] }, from: "actor" } },
+        "; the retry policy (actor mail) does not retry E",
+      ],
+      // The handler requested them.
+      [{ error, retries: 3 }, {}, ""],
+      [
+        { error: { ...error, reason: "timeout" } },
+        { timeLimit: { value: { hard: 90 }, from: "variable CALLBOARD_TIME_LIMIT" } },
+        "; time limit 90 seconds (variable CALLBOARD_TIME_LIMIT); no retries (default)",
+      ],
+      [
+        { error: { ...error, reason: "worker-lost" } },
+        { onLost: { value: "fail", from: "service" } },
+        '; onLost "fail" (service); no retries (default)',
+      ],
+      [{ error: { ...error, reason: "worker-lost" } }, {}, ""],
+      [{ error: { ...error, reason: "rejected" } }, {}, ""],
+    ])("of a job that failed: %j, with %j", (failed, held, why) => {
+      const change = { record: { ...record, state: "failed", attempt: 1, ...failed } as JobRecord, ...served(held) }
+      expect(only(change)?.message).toBe(
+        `it is not waiting: it has failed (E: no)${why}; to run it again: callboard retry job`,
+      )
+    })
   })
 
   test("more than are counted", () => {
