@@ -59,7 +59,7 @@ const Thumbnail = z.object({
 
 export const imageActor = (options: ImageOptions = {}) =>
   actor("image", {
-    description: "Thumbnails and facts of pictures",
+    description: "Thumbnails, format and size of pictures",
     start: () => {
       // One thread per picture: the worker's concurrency decides how many pictures are processed at the same time.
       sharp.concurrency(1)
@@ -111,7 +111,7 @@ export const imageActor = (options: ImageOptions = {}) =>
         },
       },
       info: {
-        description: "Format and size of a picture, as it is shown",
+        description: "Format and size of a picture, as displayed",
         input: z.strictObject({ file: File }),
         run: async ({ file }, job) => {
           const source = await confine(job.use.root, file)
@@ -182,11 +182,11 @@ const readHead = async (location: string, name: string, maxPixels: number): Prom
     })
   if (!READABLE.has(head.format)) throw new NotAnImage(`${name} is ${head.format}, and not a picture made of pixels`)
   const pixels = head.width * head.height
-  if (pixels > maxPixels) throw new TooManyPixels(`${name} has ${pixels} pixels, and ${maxPixels} are allowed`)
+  if (pixels > maxPixels) throw new TooManyPixels(`${name} has ${pixels} pixels; at most ${maxPixels} are allowed`)
   return head
 }
 
-/** A path that leads out of the folder. */
+/** A path that is outside the folder. */
 export class OutsideRoot extends Error {
   readonly _tag = "OutsideRoot"
   override readonly name = "OutsideRoot"
@@ -203,7 +203,7 @@ const isInside = (root: string, location: string): boolean => {
 }
 
 const outside = (path: string): OutsideRoot =>
-  new OutsideRoot(`${path}: paths are relative to the actor's folder, and within`)
+  new OutsideRoot(`${path}: must be a relative path inside the actor's folder`)
 
 /** Where an existing file really is. Fails with {@link OutsideRoot}, {@link NoSuchFile}. */
 const confine = async (root: string, path: string): Promise<string> => {

@@ -69,7 +69,7 @@ export const textActor = (options: TextOptions = {}) =>
     }),
     methods: {
       count: {
-        description: "Words, sentences and the most frequent words of files, taken together",
+        description: "Words, sentences and the most frequent words of files, added up",
         input: strict(CountInput),
         timeLimit: { soft: "10 minutes", hard: "11 minutes" },
         run: async ({ files, language, top }, job) => {
@@ -138,7 +138,7 @@ const readAll = async (
       onRead(file, tally)
     } catch (cause) {
       if (!(cause instanceof NotText)) throw cause
-      job.log.info("a file is left out", { file: file.path, reason: cause.message })
+      job.log.info("a file was skipped", { file: file.path, reason: cause.message })
       skipped.push({ file: file.path, reason: cause.message })
     }
     before += file.bytes

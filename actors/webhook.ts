@@ -100,7 +100,7 @@ interface Use {
 
 export const webhookActor = (options: WebhookOptions = {}) =>
   actor("webhook", {
-    description: "Outgoing webhooks, signed and delivered again until they arrive",
+    description: "Outgoing webhooks, signed, and retried until they are delivered",
     start: (): Use => ({
       signers: signersOf(options.secrets ?? { default: words(process.env["WEBHOOK_SECRET"], /\s+/) }),
       guard: addressGuard(options.allow ?? words(process.env["WEBHOOK_ALLOW"], /[\s,]+/)),

@@ -2,7 +2,7 @@
 import { glob, realpath, stat } from "node:fs/promises"
 import { isAbsolute, join, relative, sep } from "node:path"
 
-/** A path or pattern that leads out of the folder. */
+/** A path or pattern that is outside the folder. */
 export class OutsideRoot extends Error {
   readonly _tag = "OutsideRoot"
   override readonly name = "OutsideRoot"
@@ -69,12 +69,12 @@ const hasCode = (cause: unknown, ...codes: ReadonlyArray<string>): boolean =>
  */
 export const findFiles = async (root: string, patterns: ReadonlyArray<string>, max: number): Promise<Found> => {
   const realRoot = await realpath(root).catch((cause: unknown) => {
-    throw new NoSuchFile(`the actor's folder ${root} is not there; set TEXT_ROOT`, { cause })
+    throw new NoSuchFile(`the actor's folder ${root} does not exist; set TEXT_ROOT`, { cause })
   })
   const files = new Map<string, TextFile>()
   const skipped = new Map<string, string>()
   for (const pattern of patterns) {
-    if (isAbsolute(pattern) || CLIMBS.test(pattern)) throw new OutsideRoot(`${pattern}: paths are relative to ${root}`)
+    if (isAbsolute(pattern) || CLIMBS.test(pattern)) throw new OutsideRoot(`${pattern}: must be relative to ${root}`)
     if (isCostly(pattern))
       throw new CostlyPattern(
         `${pattern}: use at most three * in a name, two ** in all, and one list in braces, without ranges and +(…)`,
@@ -85,14 +85,14 @@ export const findFiles = async (root: string, patterns: ReadonlyArray<string>, m
       const file = await look(realRoot, path, name)
       // A folder that a pattern matches is none of its files.
       if (file === undefined && WILD.test(pattern)) continue
-      if (file === undefined) throw new NoSuchFile(`${pattern} is not a file of ${root}`)
+      if (file === undefined) throw new NoSuchFile(`${pattern} is not a file in ${root}`)
       matched = true
-      if (file === "outside" && !WILD.test(pattern)) throw new OutsideRoot(`${pattern} leads out of ${root}`)
-      if (file === "outside") skipped.set(name, "leads out of the folder")
+      if (file === "outside" && !WILD.test(pattern)) throw new OutsideRoot(`${pattern} is outside ${root}`)
+      if (file === "outside") skipped.set(name, "is outside the folder")
       else files.set(file.location, file)
       if (files.size > max) throw new TooManyFiles(`${pattern}: more than ${max} files; narrow the patterns`)
     }
-    if (!matched) throw new NoSuchFile(`no file of ${root} matches ${pattern}`)
+    if (!matched) throw new NoSuchFile(`no file in ${root} matches ${pattern}`)
   }
   return {
     files: [...files.values()].sort((a, b) => (a.path < b.path ? -1 : 1)),

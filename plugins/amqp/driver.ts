@@ -264,5 +264,5 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
 
 const refused = (error: TransportError | undefined): { readonly status: "failed"; readonly error: TransportError } => ({
   status: "failed",
-  error: error ?? new TransportError("internal", "amqp: a queue without a name"),
+  error: error ?? new TransportError("internal", "amqp: the queue has no name"),
 })

@@ -155,7 +155,7 @@ export class NatsStore implements Store {
       throw new TransportError("invalid", "a time to live must be at least 1,000")
     const { maxValue } = this.#parts
     if (value && value.length > maxValue) {
-      throw new TransportError("too-large", `${key}: ${value.length} bytes, ${maxValue} are allowed`)
+      throw new TransportError("too-large", `${key}: ${value.length} bytes; at most ${maxValue} are allowed`)
     }
   }
 

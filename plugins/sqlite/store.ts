@@ -73,7 +73,7 @@ export class StoreTable {
     if (ttl !== undefined && !(ttl >= 1_000))
       throw new TransportError("invalid", "a time to live must be at least 1,000")
     if (value && value.length > MAX_RECORD) {
-      throw new TransportError("too-large", `${key}: ${value.length} bytes, ${MAX_RECORD} are allowed`)
+      throw new TransportError("too-large", `${key}: ${value.length} bytes; at most ${MAX_RECORD} are allowed`)
     }
     // The value is copied, because the caller may change its bytes before they are written.
     return { key: checkKey(key), operation: value ? { ...operation, value: value.slice() } : operation }

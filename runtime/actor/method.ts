@@ -33,7 +33,7 @@ export const eraseMethod = (
     const { retry, rate, limit, schedule, isolation = actorIsolation, ...options } = parseMethodOptions(method)
     // A task that was acked early is not in its queue any more, so it cannot be delivered again.
     if (options.acks?.when === "early" && options.onLost === "redeliver")
-      refuseInput("onLost", 'cannot be "redeliver" where acks.when is "early": a job whose worker dies has failed')
+      refuseInput("onLost", 'cannot be "redeliver" if acks.when is "early": a job whose worker dies has failed')
     const input = ifGiven(options.input, standardSchema)
     return {
       ...options,

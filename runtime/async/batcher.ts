@@ -68,7 +68,7 @@ export class Batcher<In, Out> {
       const answers = await this.#send(batch.map(({ item }) => item))
       for (const [at, { resolve, reject }] of batch.entries()) {
         const answer = answers[at]
-        if (answer === undefined) reject(new Error("the transport gave fewer answers than it was asked"))
+        if (answer === undefined) reject(new Error("the transport returned too few answers"))
         else resolve(answer)
       }
     } catch (cause) {

@@ -74,5 +74,5 @@ export const change = async <A>(
     known = undefined
     isFresh = false
   }
-  throw new CallboardError("overloaded", `too many change job ${id} at a time: try again`, { id })
+  throw new CallboardError("overloaded", `too many concurrent changes to job ${id}: try again`, { id })
 }

@@ -125,7 +125,7 @@ export class BoardEntries {
       return { value: next }
     })
     if (changed !== "conflict") return now
-    throw new CallboardError("overloaded", "too many processes open buckets of this board at a time: try again")
+    throw new CallboardError("overloaded", "too many processes are opening buckets of this board: try again")
   }
 
   /** The job with this id, on the board. */

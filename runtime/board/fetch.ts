@@ -3,7 +3,7 @@
 import { builtin } from "../connection/builtin.ts"
 import { isInstalled, openConnection, type TransportSettings } from "../connection/connect.ts"
 import { CallboardError } from "../errors.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseInput, refuseNonObject } from "../options/refuse.ts"
 import {
   type BoardConfiguration,
   boardConfiguration as configurationOf,
@@ -80,7 +80,7 @@ export const fetchBoard = <B = Board>(
   source: BoardSource,
   settings: FetchBoardSettings<B> = {},
 ): B | Board => {
-  if (!isOptions(settings)) return refuseInput("settings", "must be an object")
+  refuseNonObject(settings, "fetchBoard()", "boards")
   const { boards = {}, transports = {}, ...options } = settings
   const configuration = boardConfiguration(source)
   const { driver } = configuration

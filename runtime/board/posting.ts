@@ -37,7 +37,7 @@ export const post = async (session: Session, { content, length }: BoardPosting):
     notifications.announce("POSTED", stored.record)
     return board.handles.handle(stored)
   }
-  throw new CallboardError("overloaded", `too many post to board ${board.name} at a time: try again`)
+  throw new CallboardError("overloaded", `too many concurrent posts to board ${board.name}: try again`)
 }
 
 /** A text of up to so many characters always fits, however it is encoded. */
@@ -51,7 +51,7 @@ const checkSize = (entries: BoardEntries, content: Content, length: number, maxR
   if ((length + SHORT) * BYTES <= max) return
   const size = entries.encode(posted("", content, 0)).length
   if (size <= max) return
-  const message = `a job of ${size} bytes, ${max} are allowed: store large data elsewhere and post its address`
+  const message = `the job has ${size} bytes; at most ${max} are allowed: store large data elsewhere and post its address`
   throw new CallboardError("too-large", message, { field: "details" })
 }
 

@@ -5,7 +5,7 @@ import { CallboardError } from "../errors.ts"
 import { type Given, parserOf } from "../options/check.ts"
 import { DURATION_RULE, Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { isName, Name, wholeNumber } from "../options/fields.ts"
-import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { refuseInput, refuseNonObject, refuseUnknown } from "../options/refuse.ts"
 import { plainJson } from "../protocol/codec/json.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
 
@@ -13,10 +13,12 @@ const Details = Schema.Record(Schema.String, Schema.Unknown)
 const Book = Schema.Struct({ name: Name, uuid: Name })
 
 const postFields = {
-  details: Schema.optionalKey(Details.annotate({ description: "What the worker has to know: a JSON object" })),
-  book: Schema.optionalKey(Book.annotate({ description: "Where the application keeps what belongs to the job" })),
+  details: Schema.optionalKey(Details.annotate({ description: "The data for the worker: a JSON object" })),
+  book: Schema.optionalKey(
+    Book.annotate({ description: "The place in which the application stores the data of the job" }),
+  ),
   priority: Schema.optionalKey(
-    Schema.String.annotate({ description: "VERY_HIGH, HIGH, NORMAL (if nothing is said), LOW or VERY_LOW" }),
+    Schema.String.annotate({ description: "VERY_HIGH, HIGH, NORMAL (the default), LOW or VERY_LOW" }),
   ),
 }
 export const PostRequest = Schema.Struct({ name: Name, ...postFields }).annotate({ identifier: "BoardPost" })
@@ -24,22 +26,22 @@ export const PostRequest = Schema.Struct({ name: Name, ...postFields }).annotate
 export type PostOptions = Omit<Given<typeof PostRequest.Type>, "name">
 
 export const EntityRequest = Schema.Struct({
-  kind: Name.annotate({ description: "What it is: conductor" }),
+  kind: Name.annotate({ description: "Kind of process, such as `conductor`" }),
   name: Name,
   metadata: Schema.optionalKey(Details),
 }).annotate({ identifier: "BoardEntity" })
 /** A process that works for a board, as others see it. */
 export type BoardEntity = typeof EntityRequest.Type
 
-const Owner = Schema.String.annotate({ description: "Who claims, or has claimed" })
+const Owner = Schema.String.annotate({ description: "The owner of the claim" })
 const NO_CLAIM_NUMBER = "must be the number of a claim: 1, 2, 3 …"
 const ClaimNumber = Schema.Number.annotate({ message: NO_CLAIM_NUMBER })
   .check(Schema.isFinite())
-  .annotate({ description: "Only if the claim that holds has this number" })
-const EXPIRY_RULE = `${DURATION_RULE}; null is a claim that does not expire`
+  .annotate({ description: "Only if the current claim has this number" })
+const EXPIRY_RULE = `${DURATION_RULE}; null for a claim that does not expire`
 const Expiry = Schema.NullOr(Duration).annotate({
   message: EXPIRY_RULE,
-  description: "How long the claim holds: seconds, or text such as 30s; null: until it is given up",
+  description: "How long the claim is valid: seconds, or text such as 30s; null: until it is given up",
 })
 
 export const ClaimRequest = Schema.Struct({ owner: Owner, expiry: Schema.optionalKey(Expiry) }).annotate({
@@ -73,10 +75,8 @@ const OPTIONS = {
 export const checkCallOptions = (call: keyof typeof OPTIONS, options: object): void =>
   refuseUnknown(options, OPTIONS[call], `${call}()`)
 
-/** Fails with `invalid-input` for what are no options of a posting, such as its details alone. */
-export const checkPostOptions = (options: unknown): void => {
-  if (!isMap(options)) refuseInput("options", "must be an object, such as { details: { … } }")
-}
+/** Fails with `invalid-input` for options that are not an object. A list, for example, would be read as no options. */
+export const checkPostOptions = (options: unknown): void => refuseNonObject(options, "post()", "details")
 
 const parseWholePost = parserOf(PostRequest, "a board job", "job")
 
@@ -112,7 +112,7 @@ export const expiryOf = (expiry: DurationInput | null): number | null => {
   if (expiry === null) return null
   if (typeof expiry !== "number" && typeof expiry !== "string") refuseInput("expiry", EXPIRY_RULE)
   const ms = milliseconds("expiry", expiry)
-  return ms > 0 ? ms : refuseInput("expiry", "must be more than 0; null is a claim that does not expire")
+  return ms > 0 ? ms : refuseInput("expiry", "must be more than 0, or null for a claim that does not expire")
 }
 
 /** Most bytes of kind and name of an entity in its key, which has 512 in all. */
@@ -140,6 +140,6 @@ export const detailsOf = (
   const text = plainJson(details, field)
   if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field })
   const written: unknown = JSON.parse(text.success)
-  if (!isMap(written)) return refuseInput(field, "must be an object, as JSON too")
+  if (!isMap(written)) return refuseInput(field, "must be an object that is also an object as JSON")
   return { details: written, length: text.success.length }
 }

@@ -188,9 +188,9 @@ export class Restarted {
       this.#end(code ?? (this.#isReady ? FAILED : 0))
       return false
     }
-    const how = code === null ? `was ended by ${signal}` : `ended with exit code ${code}, unasked`
+    const how = code === null ? `was ended by ${signal}` : `ended unexpectedly with exit code ${code}`
     if (!this.#isReady && ++this.#unready >= MAX_UNREADY) {
-      note(`${name} ${how} ${this.#unready} times before it was ready, and is given up`)
+      note(`${name} ${how} ${this.#unready} times before it was ready; giving up`)
       this.#end(FAILED)
       return false
     }

@@ -63,14 +63,14 @@ export const untilStopped = async (service: Service, log: Log, invocation: Invoc
 
 /** The failure of a worker that has given up reaching its transport. */
 export const gaveUp = (cause: TransportError): CommandFailed =>
-  new CommandFailed(EXIT.failed, `the worker stops: ${lineOf(cause)}`, { cause })
+  new CommandFailed(EXIT.failed, `the worker is stopping: ${lineOf(cause)}`, { cause })
 
 export const stopText = ({ finished, handedBack, stuck, lost }: StopReport): string =>
   [
     `stopped: ${finished} finished`,
     `${handedBack} handed back`,
     ...(stuck > 0 ? [`${stuck} ignored their signal`] : []),
-    ...(lost > 0 ? [`${lost} not handed back, which come again when their lease is over`] : []),
+    ...(lost > 0 ? [`${lost} not handed back (they are delivered again when their leases expire)`] : []),
   ].join(", ")
 
 /** The report of a service once it has stopped. Fails like {@link untilStopped}. */
@@ -84,7 +84,10 @@ export const stopOf = async (service: Service): Promise<StopReport> => {
   const report = await service.stopped
   const reason = await Promise.race([service.worker?.done, undefined])
   if (reason === "stuck")
-    throw new CommandFailed(EXIT.stuck, `${report.stuck} handlers do not stop: the process ends, to be started again`)
+    throw new CommandFailed(
+      EXIT.stuck,
+      `${report.stuck} handlers did not stop: the process exits and must be restarted`,
+    )
   return report
 }
 

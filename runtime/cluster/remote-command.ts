@@ -20,15 +20,15 @@ import type { WorkerDescription } from "./directory.ts"
 import type { Postponement } from "./postponements.ts"
 
 const Count = whole({ min: 1, max: MAX_HANDLERS })
-const JobId = named("must be the id of a job")
-const Queue = named("must be the name of a queue").annotate({ description: "Name of the queue" })
-const Task = named("must be the name of a method, such as math.add").annotate({
+const JobId = named("must be a job id")
+const Queue = named("must be a queue name").annotate({ description: "Name of the queue" })
+const Task = named("must be a method name, such as math.add").annotate({
   description: "Name of the method, such as `math.add`",
 })
 const RATE_RULE = 'must be a rate, such as "10/m", "100/s" or 5 per second, or "none"'
 const Rate = Schema.Union([Schema.Finite, named(RATE_RULE)]).annotate({
   message: RATE_RULE,
-  description: "Starts per second as a number, or text such as `10/m`; `none`, or 0: no limit",
+  description: "Starts per second as a number, or text such as `10/m`; `none` or 0 removes the limit",
 })
 const handlers = (description: string) => Count.annotate({ description })
 const limit = (which: string) => Duration.annotate({ description: `${which}: seconds, or text such as \`5 minutes\`` })
@@ -46,9 +46,12 @@ const CommandSchema = Schema.Union([
   commandSchema("stats", {}),
   commandSchema("registered", {}),
   commandSchema("queues", {}),
-  commandSchema("pool-grow", { count: handlers("How many handlers more") }),
-  commandSchema("pool-shrink", { count: handlers("How many handlers fewer") }),
-  commandSchema("autoscale", { min: handlers("Fewest handlers"), max: handlers("Most handlers") }),
+  commandSchema("pool-grow", { count: handlers("Number of handlers to add") }),
+  commandSchema("pool-shrink", { count: handlers("Number of handlers to remove") }),
+  commandSchema("autoscale", {
+    min: handlers("Minimum number of handlers"),
+    max: handlers("Maximum number of handlers"),
+  }),
   commandSchema("add-consumer", { queue: Queue }),
   commandSchema("cancel-consumer", { queue: Queue }),
   commandSchema("time-limit", {
@@ -73,29 +76,29 @@ interface CommandInfo {
 }
 
 export const COMMANDS: Readonly<Record<CommandName, CommandInfo>> = {
-  ping: { kind: "inspect", summary: "Which workers answer" },
-  active: { kind: "inspect", summary: "Jobs whose handlers run" },
-  reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler" },
-  "put-off": { kind: "inspect", summary: "Tasks that could not run, come again, and why" },
-  stats: { kind: "inspect", summary: "What workers have done, and the memory they use" },
+  ping: { kind: "inspect", summary: "Check which workers respond" },
+  active: { kind: "inspect", summary: "Running jobs" },
+  reserved: { kind: "inspect", summary: "Tasks that wait in workers for a free handler" },
+  "put-off": { kind: "inspect", summary: "Tasks that could not run yet, with the reason" },
+  stats: { kind: "inspect", summary: "Counts and memory use of workers" },
   registered: { kind: "inspect", summary: "Actors and methods that workers serve" },
-  queues: { kind: "inspect", summary: "Queues that workers listen to" },
-  "pool-grow": { kind: "control", summary: "More handlers at a time" },
-  "pool-shrink": { kind: "control", summary: "Fewer handlers at a time; what runs goes on" },
-  autoscale: { kind: "control", summary: "Let the number of handlers follow the work" },
-  "add-consumer": { kind: "control", summary: "Listen to one queue more" },
-  "cancel-consumer": { kind: "control", summary: "Listen to a queue no more" },
+  queues: { kind: "inspect", summary: "Queues that workers consume" },
+  "pool-grow": { kind: "control", summary: "Add handlers" },
+  "pool-shrink": { kind: "control", summary: "Remove handlers; running jobs continue" },
+  autoscale: { kind: "control", summary: "Adjust the number of handlers to the load" },
+  "add-consumer": { kind: "control", summary: "Consume another queue" },
+  "cancel-consumer": { kind: "control", summary: "Stop consuming a queue" },
   "time-limit": {
     kind: "control",
-    summary: "Time limits of a method, from its next run on",
+    summary: "Set the time limits of a method's next runs",
   },
   "rate-limit": {
     kind: "control",
-    summary: "Starts of a method per worker: `10/m`, or `none`",
+    summary: "Limit starts of a method per worker: `10/m`",
   },
-  "enable-events": { kind: "control", summary: "Tell what happens to tasks as events" },
-  "disable-events": { kind: "control", summary: "Tell no events about tasks any more" },
-  shutdown: { kind: "control", summary: "Stop softly" },
+  "enable-events": { kind: "control", summary: "Send events about tasks" },
+  "disable-events": { kind: "control", summary: "Stop sending events about tasks" },
+  shutdown: { kind: "control", summary: "Shut down gracefully" },
 }
 
 /** The arguments of a command. */
@@ -124,7 +127,7 @@ const checkArguments = (command: Command): Command => {
   switch (command.command) {
     case "autoscale": {
       const { min, max } = command.arguments
-      if (min > max) refuseInput("min", `must not be more than max; did you mean min ${max} and max ${min}?`)
+      if (min > max) refuseInput("min", `must not be greater than max; did you mean min ${max} and max ${min}?`)
       break
     }
     case "add-consumer": {

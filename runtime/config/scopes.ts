@@ -35,14 +35,14 @@ export const Tokens: Schema.Codec<ReadonlyArray<Token>> = Schema.Array(
 )
 
 export const Me = Schema.Struct({
-  name: Schema.optionalKey(Schema.String.annotate({ description: "The name that the token has, if any" })),
+  name: Schema.optionalKey(Schema.String.annotate({ description: "Name of the token, if it has one" })),
   scopes: Schema.Array(Schema.Literals(SCOPES)).annotate({
-    description: "What it may do, with the scopes that others include; all where no tokens are set",
+    description: "The scopes of the caller, including implied ones; all of them if the service has no tokens",
   }),
-  open: Schema.Boolean.annotate({ description: "Whether the service asks for no tokens" }),
+  open: Schema.Boolean.annotate({ description: "Whether the service requires no token" }),
   features: Schema.Array(Schema.String).annotate({
-    description: "What this service can do: the first word of each path under `/v1`, such as `schedules`",
+    description: "Features of this service: the first word of each path under `/v1`, such as `schedules`",
   }),
-  zone: Schema.String.annotate({ description: "The time zone of times that name none" }),
+  zone: Schema.String.annotate({ description: "The time zone that applies to times without one" }),
 }).annotate({ identifier: "Me" })
 export type Me = typeof Me.Type

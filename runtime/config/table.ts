@@ -65,27 +65,27 @@ const Queues = Schema.Array(
       return Result.isSuccess(checked) || checked.failure.message
     }),
   ),
-).check(Schema.makeFilter((names: ReadonlyArray<string>) => names.length > 0 || "must name one queue at least"))
+).check(Schema.makeFilter((names: ReadonlyArray<string>) => names.length > 0 || "must name at least one queue"))
 
 const isBounds = (value: unknown): value is string | Autoscale => typeof value === "string" || isObject(value)
 const bounds = Schema.makeFilter((value: string | Autoscale) => {
   const parsed = parseAutoscale(value)
   return Result.isSuccess(parsed) || parsed.failure
 })
-const Bounds = Schema.declare(isBounds, { expected: "two whole numbers, as in 2..16" }).check(bounds)
+const Bounds = Schema.declare(isBounds, { expected: "two whole numbers, such as 2..16" }).check(bounds)
 
 const isTracing = (value: unknown): value is NonNullable<TracingSettings["tracing"]> =>
   typeof value === "boolean" || (isObject(value) && "startSpan" in value && typeof value.startSpan === "function")
 
 export const TABLE = {
   /**
-   * Where tasks travel: `sqlite:file`, `nats://host`, `memory:`, or a scheme of a plugin. In code also a client object that
-   * the application holds. Defaults to `sqlite:.callboard/board.db`.
+   * Transport of the tasks: `sqlite:file`, `nats://host`, `memory:`, or the scheme of a plugin. In code also a client
+   * object of the application. Defaults to `sqlite:.callboard/board.db`.
    */
   transport: inCode(
     text({
       for: "serve",
-      text: "Where tasks travel: `sqlite:file`, `nats://host`, `memory:`, or a scheme of a plugin",
+      text: "Transport of the tasks: `sqlite:file`, `nats://host`, `memory:`, or the scheme of a plugin",
       unit: "URL",
       default: "sqlite:.callboard/board.db",
       flag: "--transport <url>",
@@ -109,19 +109,19 @@ export const TABLE = {
     default: "actors",
     flag: "--actors <folder>",
   }),
-  /** Queues to work on, in order of preference. Defaults to those that the actors name, and `default`. */
+  /** Queues to consume, in order of preference. Defaults to the queues that the actors name, and `default`. */
   queues: setting("list", Queues, {
     for: "serve",
-    text: "Queues to work on, in order of preference",
-    otherwise: "those that the actors name, and `default`",
+    text: "Queues to consume, in order of preference",
+    otherwise: "the queues that the actors name, and `default`",
     flag: "-Q, --queues <names>",
   }),
-  /** Handlers that run at a time, 1–10,000. Defaults to the number of cores, at least 4. */
+  /** Maximum number of concurrent handlers, 1–10,000. Defaults to the number of cores, at least 4. */
   concurrency: count(
     { min: 1, max: MAX_HANDLERS },
     {
       for: "serve",
-      text: "Handlers that run at a time, 1–10,000",
+      text: "Maximum number of concurrent handlers, 1–10,000",
       default: HANDLERS,
       otherwise: "the number of cores, at least 4",
       here: () => `${HANDLERS}`,
@@ -129,14 +129,14 @@ export const TABLE = {
     },
   ),
   /**
-   * Lets the number of handlers follow the number of tasks held, between two bounds: `2..16`; instead of `concurrency`.
-   * Defaults to none.
+   * Adjust the number of handlers to the number of tasks held, between two bounds such as `2..16`; instead of
+   * `concurrency`. Defaults to none.
    */
   autoscale: inCode(
     text(
       {
         for: "serve",
-        text: "Lets the number of handlers follow the number of tasks held, between two bounds: `2..16`; instead of `concurrency`",
+        text: "Adjust the number of handlers to the number of tasks held, between two bounds such as `2..16`; instead of `concurrency`",
         otherwise: "none",
         flag: "--autoscale <min..max>",
       },
@@ -145,15 +145,15 @@ export const TABLE = {
     Bounds,
   ),
   /**
-   * Tasks held per handler, 1–1,000; 1 keeps the order of queues and priorities strict. Defaults to 4, and to 1 for several
-   * queues in strict order.
+   * Tasks that a worker holds per handler, 1–1,000; with 1 the order of queues and priorities is strict. Defaults to 4, or
+   * 1 for several queues in strict order.
    */
   prefetch: count(
     { min: 1, max: 1_000 },
     {
       for: "serve",
-      text: "Tasks held per handler, 1–1,000; 1 keeps the order of queues and priorities strict",
-      otherwise: "4, and to 1 for several queues in strict order",
+      text: "Tasks that a worker holds per handler, 1–1,000; with 1 the order of queues and priorities is strict",
+      otherwise: "4, or 1 for several queues in strict order",
       flag: "--prefetch <count>",
     },
   ),
@@ -168,31 +168,32 @@ export const TABLE = {
     flag: "--order <order>",
   }),
   /**
-   * Worker processes of `callboard worker`, each with so many handlers; one that dies is started again. Defaults to 1.
+   * Number of worker processes of `callboard worker`, each with `concurrency` handlers; a process that dies is restarted.
+   * Defaults to 1.
    */
   processes: count(
     { min: 1, max: 256 },
     {
       for: "command",
-      text: "Worker processes of `callboard worker`, each with so many handlers; one that dies is started again",
+      text: "Number of worker processes of `callboard worker`, each with `concurrency` handlers; a process that dies is restarted",
       default: 1,
       flag: "--processes <count>",
     },
   ),
   /**
-   * Stop when the queues are empty; tasks that a limit has deferred are waited for. A task that is due later (`eta`, the
-   * back-off of a retry) is not. Defaults to false.
+   * Stop when the queues are empty, after waiting for tasks that a limit has deferred. Tasks that are due later (`eta`,
+   * the back-off of a retry) are not waited for. Defaults to false.
    */
   burst: onOff({
     for: "serve",
-    text: "Stop when the queues are empty; tasks that a limit has deferred are waited for",
+    text: "Stop when the queues are empty, after waiting for tasks that a limit has deferred",
     default: false,
     flag: "--burst",
   }),
-  /** Stop after so many jobs. Defaults to no bound. */
+  /** Stop after this many jobs. Defaults to no limit. */
   maxJobs: count(
     { min: 1 },
-    { for: "serve", text: "Stop after so many jobs", otherwise: "no bound", flag: "--max-jobs <count>" },
+    { for: "serve", text: "Stop after this many jobs", otherwise: "no limit", flag: "--max-jobs <count>" },
   ),
   /** Stop after this long without a job. Defaults to never. */
   maxIdle: span(
@@ -205,13 +206,13 @@ export const TABLE = {
     },
   ),
   /**
-   * Name of the worker, unique among those that are alive, or of the client, 1–255 characters. Defaults to
-   * `<host>-<random>`, that of a client to `callboard@<host>:<pid>`.
+   * Name of the worker, unique among live workers, or of the client; 1–255 characters. Defaults to `<host>-<random>`, for
+   * a client to `callboard@<host>:<pid>`.
    */
   name: text(
     {
       for: "connect",
-      text: "Name of the worker, unique among those that are alive, or of the client, 1–255 characters",
+      text: "Name of the worker, unique among live workers, or of the client; 1–255 characters",
       otherwise: "`<host>-<random>`",
       here: () => `${hostname()}-<random>`,
       flag: "-n, --name <name>",
@@ -219,142 +220,147 @@ export const TABLE = {
     OwnName,
   ),
   /**
-   * The application's own version, 1–100 characters: statistics show since when it runs and which errors it has. In code
-   * the variable `CALLBOARD_VERSION` holds where none is given. Defaults to none.
+   * Version of the application, 1–100 characters; statistics show when it was first seen and which errors it has. In code
+   * the variable `CALLBOARD_VERSION` applies if it is absent. Defaults to none.
    */
   version: text(
     {
       for: "serve",
-      text: "The application's own version, 1–100 characters: statistics show since when it runs and which errors it has",
+      text: "Version of the application, 1–100 characters; statistics show when it was first seen and which errors it has",
       otherwise: "none",
     },
     Version,
   ),
-  /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
+  /**
+   * How long running handlers may take to finish in a graceful shutdown before their jobs are handed back. Defaults to 25
+   * seconds.
+   */
   grace: span(
     {},
     {
       for: "serve",
-      text: "How long a soft stop lets handlers run before it hands them back",
+      text: "How long running handlers may take to finish in a graceful shutdown before their jobs are handed back",
       default: "25 seconds",
       flag: "--grace <duration>",
     },
   ),
   /**
-   * How long an attempt may take, unless its method or actor sets `timeLimit`: a duration, or `{ soft, hard }`; -1: no limit.
+   * How long an attempt may take, unless the method or its actor sets `timeLimit`: a duration, or `{ soft, hard }`; -1: no limit.
    * Defaults to 30 minutes.
    */
   timeLimit: setting("duration", INHERITED.timeLimit, {
     for: "serve",
-    text: "How long an attempt may take, unless its method or actor sets `timeLimit`: a duration, or `{ soft, hard }`; -1: no limit",
+    text: "How long an attempt may take, unless the method or its actor sets `timeLimit`: a duration, or `{ soft, hard }`; -1: no limit",
     default: spoken(DEFAULT_HARD_MS),
     flag: "--time-limit <duration>",
   }),
   /**
-   * The retry policy of methods that set none and whose actor sets none, such as `{ max: 3 }`, or `false`. Defaults to no
+   * Retry policy, unless the method or its actor sets `retry`: an object such as `{ max: 3 }`, or `false`. Defaults to no
    * retries.
    */
   retry: setting("none", INHERITED.retry, {
     for: "serve",
-    text: "The retry policy of methods that set none and whose actor sets none, such as `{ max: 3 }`, or `false`",
+    text: "Retry policy, unless the method or its actor sets `retry`: an object such as `{ max: 3 }`, or `false`",
     otherwise: "no retries",
   }),
   /**
-   * What happens to a job whose worker dies, unless its method or actor sets `onLost`: `redeliver` or `fail`. Defaults to
+   * What happens to a job whose worker dies, unless the method or its actor sets `onLost`: `redeliver` or `fail`. Defaults to
    * `redeliver`.
    */
   onLost: setting("text", INHERITED.onLost, {
     for: "serve",
-    text: "What happens to a job whose worker dies, unless its method or actor sets `onLost`: `redeliver` or `fail`",
+    text: "What happens to a job whose worker dies, unless the method or its actor sets `onLost`: `redeliver` or `fail`",
     default: "redeliver",
     flag: "--on-lost <outcome>",
   }),
-  /** How long successes are kept; 0: not at all, -1: for ever. Defaults to 24 hours. */
+  /** How long succeeded jobs are kept; 0: not at all, -1: indefinitely. Defaults to 24 hours. */
   resultTtl: span(
     { forEver: true },
     {
       for: "serve",
-      text: "How long successes are kept; 0: not at all, -1: for ever",
+      text: "How long succeeded jobs are kept; 0: not at all, -1: indefinitely",
       default: "24 hours",
       flag: "--result-ttl <duration>",
     },
   ),
   /**
-   * How long failures are kept, so that they can run again; -1: for ever. Of a client: jobs that it cancels, or finds past
-   * their `expires`. Defaults to 7 days.
+   * How long jobs that did not succeed are kept, so that they can be retried; -1: indefinitely. For a client: jobs that it cancels, or
+   * finds expired. Defaults to 7 days.
    */
   failureTtl: span(
     { forEver: true },
     {
       for: "connect",
-      text: "How long failures are kept, so that they can run again; -1: for ever",
+      text: "How long jobs that did not succeed are kept, so that they can be retried; -1: indefinitely",
       default: `${DEFAULT_KEEP_FAILED_MS / 86_400_000} days`,
       flag: "--failure-ttl <duration>",
     },
   ),
   /**
-   * How long a task belongs to a worker that has died; live workers extend it. 1 second to 1 day. Defaults to the URL's
-   * `lease`, else 30 seconds.
+   * Time after which the tasks of a dead worker are delivered again; live workers extend it. 1 second to 1 day. Defaults
+   * to the URL's `lease`, else 30 seconds.
    */
   lease: span(LEASE_RANGE, {
     for: "connect",
-    text: "How long a task belongs to a worker that has died; live workers extend it. 1 second to 1 day",
+    text: "Time after which the tasks of a dead worker are delivered again; live workers extend it. 1 second to 1 day",
     otherwise: `the URL's \`lease\`, else ${seconds(DEFAULT_LEASE_MS)}`,
     flag: "--lease <duration>",
   }),
   /**
-   * Whether the worker keeps to the rates and limits of methods; if not, its jobs do not count for the limits of other
-   * workers either. Defaults to true.
+   * Enforce the rates and limits of methods; if off, this worker's jobs do not count towards the limits of other workers
+   * either. Defaults to true.
    */
   rateLimits: onOff({
     for: "serve",
-    text: "Whether the worker keeps to the rates and limits of methods; if not, its jobs do not count for the limits of other workers either",
+    text: "Enforce the rates and limits of methods; if off, this worker's jobs do not count towards the limits of other workers either",
     default: true,
     flag: "--no-rate-limits",
-    negation: "Keep to no rate or limit of a method; this worker's jobs count for no other's either",
+    negation:
+      "Ignore the rates and limits of methods; this worker's jobs do not count towards the limits of other workers either",
   }),
   /**
-   * How long handlers that go on after their jobs were decided may hold all slots before the worker's process ends, with
-   * exit code 5. In code the process ends only where `signals` is on; the worker ends in any case. Defaults to one lease.
+   * How long handlers that keep running after their jobs have ended may occupy all slots before the worker's process
+   * exits, with exit code 5. In code the process exits only if `signals` is on; the worker stops in any case. Defaults to
+   * one lease.
    */
   stuckGrace: span(
     {},
     {
       for: "serve",
-      text: "How long handlers that go on after their jobs were decided may hold all slots before the worker's process ends, with exit code 5",
+      text: "How long handlers that keep running after their jobs have ended may occupy all slots before the worker's process exits, with exit code 5",
       otherwise: "one lease",
       flag: "--stuck-grace <duration>",
     },
   ),
-  /** Workers that may die in the middle of one job before it is given up, 1–1,000. Defaults to 3. */
+  /** Number of workers that may die while they run a job before it becomes a dead letter, 1–1,000. Defaults to 3. */
   lostCap: count(
     { min: 1, max: 1_000 },
     {
       for: "serve",
-      text: "Workers that may die in the middle of one job before it is given up, 1–1,000",
+      text: "Number of workers that may die while they run a job before it becomes a dead letter, 1–1,000",
       default: 3,
       flag: "--lost-cap <count>",
     },
   ),
   /**
-   * How long a task that no worker of its queue serves is handed back (a rolling deploy) before it is given up. Defaults to
-   * 60 seconds.
+   * How long a task that no worker of its queue serves is handed back, as in a rolling deploy, before it becomes a dead
+   * letter. Defaults to 60 seconds.
    */
   unknownGrace: span(
     {},
     {
       for: "serve",
-      text: "How long a task that no worker of its queue serves is handed back (a rolling deploy) before it is given up",
+      text: "How long a task that no worker of its queue serves is handed back, as in a rolling deploy, before it becomes a dead letter",
       default: "60 seconds",
       flag: "--unknown-grace <duration>",
     },
   ),
-  /** Largest body of a task, decompressed; the transport may allow less. In bytes. Defaults to 1 MiB. */
+  /** Maximum size of a task's body, decompressed; the transport may allow less. In bytes. Defaults to 1 MiB. */
   maxBody: count(
     { min: 1, max: 1024 * 1024 * 1024 },
     {
       for: "serve",
-      text: "Largest body of a task, decompressed; the transport may allow less",
+      text: "Maximum size of a task's body, decompressed; the transport may allow less",
       unit: "bytes",
       default: 1024 * 1024,
       otherwise: "1 MiB",
@@ -371,34 +377,35 @@ export const TABLE = {
     },
   ),
   /**
-   * Keep-alive of the connection: it counts as lost after 1 to 1.5 times this without a sign of life; 0: not watched. Of use
-   * with `nats:`; `sqlite:` and `memory:` have no connection. 1 second at least. Defaults to 20 seconds.
+   * Keep-alive interval of the connection, which counts as lost after 1 to 1.5 intervals without a sign of life; 0: not
+   * monitored. Used with `nats:`; `sqlite:` and `memory:` have no connection. 1 second at least. Defaults to 20 seconds.
    */
   heartbeat: span(
     { min: 1_000, orZero: true },
     {
       for: "connect",
-      text: "Keep-alive of the connection: it counts as lost after 1 to 1.5 times this without a sign of life; 0: not watched. Of use with `nats:`; `sqlite:` and `memory:` have no connection",
+      text: "Keep-alive interval of the connection, which counts as lost after 1 to 1.5 intervals without a sign of life; 0: not monitored. Used with `nats:`; `sqlite:` and `memory:` have no connection",
       default: seconds(DEFAULT_HEARTBEAT_MS),
       flag: "--heartbeat <duration>",
     },
   ),
   /**
-   * After a broken connection, fetch less while the tasks that ran go on, and more with each that ends. Defaults to true.
+   * After a lost connection, fetch fewer tasks while those that were running continue, and more as each of them ends.
+   * Defaults to true.
    */
   prefetchReduction: onOff({
     for: "serve",
-    text: "After a broken connection, fetch less while the tasks that ran go on, and more with each that ends",
+    text: "After a lost connection, fetch fewer tasks while those that were running continue, and more as each of them ends",
     default: true,
     flag: "--no-prefetch-reduction",
-    negation: "Fetch as much as before right after a broken connection",
+    negation: "Do not reduce prefetching after a lost connection",
   }),
   /**
-   * Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on. Defaults to false.
+   * Hand running tasks back, uncounted, when the connection is lost, instead of letting them continue. Defaults to false.
    */
   cancelOnConnectionLoss: onOff({
     for: "serve",
-    text: "Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on",
+    text: "Hand running tasks back, uncounted, when the connection is lost, instead of letting them continue",
     default: false,
     flag: "--cancel-on-connection-loss",
   }),
@@ -406,45 +413,46 @@ export const TABLE = {
   reconnect: group(
     "serve",
     {
-      /** Try again when the transport is lost; off: its loss ends the worker, with exit code 1. Defaults to true. */
+      /** Reconnect when the transport is lost; off: the worker stops, with exit code 1. Defaults to true. */
       enabled: onOff({
         for: "serve",
-        text: "Try again when the transport is lost; off: its loss ends the worker, with exit code 1",
+        text: "Reconnect when the transport is lost; off: the worker stops, with exit code 1",
         default: true,
         flag: "--no-reconnect",
-        negation: "End the worker, with exit code 1, when the transport is lost",
+        negation: "Stop the worker, with exit code 1, when the transport is lost",
       }),
       /**
-       * Try again when a worker finds no transport at its start; off: it ends at once, with exit code 4. Defaults to true.
+       * Try again if the transport is unreachable when a worker starts; off: it exits at once, with exit code 4. Defaults
+       * to true.
        */
       atStart: onOff({
         for: "serve",
-        text: "Try again when a worker finds no transport at its start; off: it ends at once, with exit code 4",
+        text: "Try again if the transport is unreachable when a worker starts; off: it exits at once, with exit code 4",
         default: true,
         flag: "--no-reconnect-at-start",
-        negation: "End at once, with exit code 4, when a worker finds no transport at its start",
+        negation: "Exit at once, with exit code 4, if the transport is unreachable when a worker starts",
       }),
-      /** Tries in a row to reach the transport before a worker gives up; 0: for ever. Defaults to 100. */
+      /** Consecutive tries to reach the transport before a worker gives up; 0: unlimited. Defaults to 100. */
       maxTries: count(
         { min: 0 },
         {
           for: "serve",
-          text: "Tries in a row to reach the transport before a worker gives up; 0: for ever",
+          text: "Consecutive tries to reach the transport before a worker gives up; 0: unlimited",
           default: 100,
           flag: "--max-tries <count>",
         },
       ),
-      /** Wait before the first try; it doubles with each. 1 ms at least. Defaults to 0.25 seconds. */
+      /** Wait before the first try; it doubles with each further try. 1 ms at least. Defaults to 0.25 seconds. */
       base: span(
         { min: 1 },
-        { for: "serve", text: "Wait before the first try; it doubles with each", default: "0.25 seconds" },
+        { for: "serve", text: "Wait before the first try; it doubles with each further try", default: "0.25 seconds" },
       ),
       /** Longest wait between two tries. At least as long as `base`. Defaults to 10 seconds. */
       cap: span({ min: 1 }, { for: "serve", text: "Longest wait between two tries", default: "10 seconds" }),
-      /** Shorten each wait by up to half, so that many workers do not all come back at once. Defaults to true. */
+      /** Shorten each wait by up to half, so that workers do not all reconnect at once. Defaults to true. */
       jitter: onOff({
         for: "serve",
-        text: "Shorten each wait by up to half, so that many workers do not all come back at once",
+        text: "Shorten each wait by up to half, so that workers do not all reconnect at once",
         default: true,
       }),
     },
@@ -456,50 +464,50 @@ export const TABLE = {
       return most >= least || { path: ["cap"], issue: "must be at least as long as reconnect.base" }
     },
   ),
-  /** Workers send an event for each step of every task; `worker.events(true)` changes it. Defaults to false. */
+  /** Send an event for each step of every task. ; `worker.events(true)` changes it. Defaults to false. */
   events: onOff({
     for: "serve",
-    text: "Workers send an event for each step of every task",
+    text: "Send an event for each step of every task",
     default: false,
     flag: "-E, --events",
   }),
-  /** A client announces each task that was accepted as the event `task-sent`. Defaults to false. */
+  /** Send the event `task-sent` for each accepted task. Defaults to false. */
   taskSentEvents: onOff({
     for: "connect",
-    text: "A client announces each task that was accepted as the event `task-sent`",
+    text: "Send the event `task-sent` for each accepted task",
     default: false,
   }),
   /**
-   * Where clients of Celery look for results, or `rpc://`; with it a worker also answers `celery inspect`, `control` and
-   * `events`. Without it the tasks of such clients run, and their clients get no result. Defaults to none.
+   * Where Celery clients read results, or `rpc://`; with it a worker also answers `celery inspect`, `control` and
+   * `events`. Without it the tasks of such clients run, but the clients get no results. Defaults to none.
    */
   resultBackend: text({
     for: "serve",
-    text: "Where clients of Celery look for results, or `rpc://`; with it a worker also answers `celery inspect`, `control` and `events`",
+    text: "Where Celery clients read results, or `rpc://`; with it a worker also answers `celery inspect`, `control` and `events`",
     unit: "URL",
     otherwise: "none",
     flag: "--result-backend <url>",
     secret: true,
   }),
   /**
-   * Queue of the workers of another language, by the `lang` header: `py=celery`. Tasks that are served here run here; what
-   * is forwarded on `nats:` Callboard alone can take. In code: `{ py: "celery" }`. Defaults to none.
+   * Queues for tasks in other languages, by the `lang` header: `py=celery`. Tasks that this worker serves run here; on
+   * `nats:` only Callboard can take forwarded tasks. In code: `{ py: "celery" }`. Defaults to none.
    */
   languages: pairs(Text, {
     for: "serve",
-    text: "Queue of the workers of another language, by the `lang` header: `py=celery`. Tasks that are served here run here; what is forwarded on `nats:` Callboard alone can take",
+    text: "Queues for tasks in other languages, by the `lang` header: `py=celery`. Tasks that this worker serves run here; on `nats:` only Callboard can take forwarded tasks",
     otherwise: "none",
   }),
   /**
-   * Task names that stand for an actor's method: `app.tasks.add=math.add`. In code: `{ "app.tasks.add": "math.add" }`.
+   * Task names that map to a method of an actor: `app.tasks.add=math.add`. In code: `{ "app.tasks.add": "math.add" }`.
    * Defaults to none.
    */
   taskNames: pairs(Text, {
     for: "connect",
-    text: "Task names that stand for an actor's method: `app.tasks.add=math.add`",
+    text: "Task names that map to a method of an actor: `app.tasks.add=math.add`",
     otherwise: "none",
   }),
-  /** Transports of third parties, by URL scheme. Defaults to the package `callboard-transport-<scheme>`. */
+  /** Third-party transports, by URL scheme. Defaults to the package `callboard-transport-<scheme>`. */
   transports: setting(
     "none",
     Schema.Record(
@@ -508,58 +516,56 @@ export const TABLE = {
     ),
     {
       for: "connect",
-      text: "Transports of third parties, by URL scheme",
+      text: "Third-party transports, by URL scheme",
       otherwise: "the package `callboard-transport-<scheme>`",
     },
   ),
-  /** Counts what happens, for Prometheus at `/metrics`. Defaults to whether HTTP is answered. */
+  /** Collect metrics, for Prometheus at `/metrics`. Defaults to true if HTTP is served, else false. */
   metrics: onOff({
     for: "serve",
-    text: "Counts what happens, for Prometheus at `/metrics`",
-    otherwise: "whether HTTP is answered",
+    text: "Collect metrics, for Prometheus at `/metrics`",
+    otherwise: "true if HTTP is served, else false",
   }),
-  /**
-   * Traces submissions and attempts, by the OpenTelemetry provider that is registered. In code also by a tracer of your own.
-   * Defaults to false.
-   */
+  /** Trace submissions and attempts with the registered OpenTelemetry provider. In code also a tracer. Defaults to false. */
   tracing: inCode(
     onOff({
       for: "connect",
-      text: "Traces submissions and attempts, by the OpenTelemetry provider that is registered",
+      text: "Trace submissions and attempts with the registered OpenTelemetry provider",
       default: false,
     }),
     Schema.declare(isTracing, { expected: "true, false or a tracer of OpenTelemetry, which has `startSpan`" }),
   ),
   /** The HTTP interface. */
   http: group("command", {
-    /** Port of the HTTP interface; 0: any free one. Defaults to 7420. */
+    /** Port of the HTTP interface; 0: any free port. Defaults to 7420. */
     port: count(
       { min: 0, max: 65_535 },
       {
         for: "command",
-        text: "Port of the HTTP interface; 0: any free one",
+        text: "Port of the HTTP interface; 0: any free port",
         default: 7420,
         flag: "-p, --port <port>",
       },
     ),
     /**
-     * Address of the HTTP interface; another than loopback needs a token. One of at least 16 characters. Defaults to
-     * `127.0.0.1`.
+     * Address of the HTTP interface; an address other than loopback requires a token. The token must have at least 16
+     * characters. Defaults to `127.0.0.1`.
      */
     host: text({
       for: "command",
-      text: "Address of the HTTP interface; another than loopback needs a token",
+      text: "Address of the HTTP interface; an address other than loopback requires a token",
       default: "127.0.0.1",
       flag: "--host <address>",
     }),
     /**
-     * The tokens and what each may do: `{token, scopes, name?}` with the scopes `read`, `payload`, `submit`, `operate`,
-     * `admin`, or `no-payload` beside `read`; as text `scope+scope:token,…`. Defaults to none: this machine may do everything.
+     * Tokens with their scopes: `{token, scopes, name?}` with the scopes `read`, `payload`, `submit`, `operate`, `admin`,
+     * or `no-payload` beside `read`; as text `scope+scope:token,…`. Defaults to none: callers on this machine have full
+     * access.
      */
     tokens: setting("tokens", Tokens, {
       for: "command",
-      text: "The tokens and what each may do: `{token, scopes, name?}` with the scopes `read`, `payload`, `submit`, `operate`, `admin`, or `no-payload` beside `read`; as text `scope+scope:token,…`",
-      otherwise: "none: this machine may do everything",
+      text: "Tokens with their scopes: `{token, scopes, name?}` with the scopes `read`, `payload`, `submit`, `operate`, `admin`, or `no-payload` beside `read`; as text `scope+scope:token,…`",
+      otherwise: "none: callers on this machine have full access",
       secret: true,
     }),
     /** Origins of web pages that may call it with a token, such as `https://app.example.com`. Defaults to none. */
@@ -568,22 +574,22 @@ export const TABLE = {
       text: "Origins of web pages that may call it with a token, such as `https://app.example.com`",
       otherwise: "none",
     }),
-    /** Show the page of the board to browsers, at `/`. Defaults to true. */
-    page: onOff({ for: "command", text: "Show the page of the board to browsers, at `/`", default: true }),
+    /** Serve the dashboard to browsers, at `/`. Defaults to true. */
+    page: onOff({ for: "command", text: "Serve the dashboard to browsers, at `/`", default: true }),
   }),
   /** The log of the command line. */
   log: group("command", {
-    /** Least level that is logged: debug, info, warn, error or none. Defaults to `info`. */
+    /** Minimum level of log lines: debug, info, warn, error or none. Defaults to `info`. */
     level: choice(LOG_LEVELS, {
       for: "command",
-      text: "Least level that is logged: debug, info, warn, error or none",
+      text: "Minimum level of log lines: debug, info, warn, error or none",
       default: "info",
       flag: "-l, --log-level <level>",
     }),
-    /** Form of a log line: pretty, logfmt or json. Defaults to `pretty` on a terminal, else `logfmt`. */
+    /** Format of log lines: pretty, logfmt or json. Defaults to `pretty` on a terminal, else `logfmt`. */
     format: choice(LOG_FORMATS, {
       for: "command",
-      text: "Form of a log line: pretty, logfmt or json",
+      text: "Format of log lines: pretty, logfmt or json",
       otherwise: "`pretty` on a terminal, else `logfmt`",
       here: defaultFormat,
       flag: "--log-format <format>",
@@ -597,10 +603,10 @@ export const TABLE = {
       default: "auto",
       flag: "--color <when>",
     }),
-    /** Levels of loggers by name: `callboard.http=warn`. Defaults to none. */
+    /** Log levels by logger: `callboard.http=warn`. Defaults to none. */
     levels: pairs(Schema.Literals(LOG_LEVELS), {
       for: "command",
-      text: "Levels of loggers by name: `callboard.http=warn`",
+      text: "Log levels by logger: `callboard.http=warn`",
       otherwise: "none",
     }),
   }),

@@ -40,11 +40,6 @@ export interface HttpServerContext {
 const STOP_GRACE_MS = 2_000
 
 const addressOf = ({ port = DEFAULTS.http.port, host = DEFAULTS.http.host, tokens = [] }: HttpOptions) => {
-  if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-    throw new CallboardError("invalid-input", "http.port: must be a whole number from 0 to 65535", {
-      field: "http.port",
-    })
-  }
   if (tokens.length === 0 && !isLoopback(host)) {
     throw new CallboardError(
       "invalid-input",

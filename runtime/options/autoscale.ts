@@ -28,8 +28,8 @@ export const parseAutoscale = (value: unknown): Result.Result<Autoscale, string>
   if (typeof bounds === "string") return Result.fail(bounds)
   const { min, max } = bounds
   if (!isHandlerCount(min) || !isHandlerCount(max))
-    return Result.fail(`must be two whole numbers from 1 to ${MAX_HANDLERS}, as in 2..16`)
-  if (min > max) return Result.fail(`${min}..${max} begins above its end; did you mean ${max}..${min}?`)
+    return Result.fail(`must be two whole numbers from 1 to ${MAX_HANDLERS}, such as 2..16`)
+  if (min > max) return Result.fail(`${min}..${max} has a minimum above its maximum; did you mean ${max}..${min}?`)
   return Result.succeed({ min, max })
 }
 
@@ -38,8 +38,8 @@ const boundsOf = (text: string): Autoscale | string => {
   if (first !== undefined && second !== undefined) return { min: Number(first), max: Number(second) }
   const [, max, min] = /^\s*(\d{1,9})\s*,\s*(\d{1,9})\s*$/.exec(text) ?? []
   // Celery writes the larger bound first, after a comma.
-  if (max !== undefined && min !== undefined) return `is written from least to most: ${min}..${max}, not ${text.trim()}`
-  return "must be two whole numbers, as in 2..16"
+  if (max !== undefined && min !== undefined) return `must be written as min..max: ${min}..${max}, not ${text.trim()}`
+  return "must be two whole numbers, such as 2..16"
 }
 
 /** How long a worker must have held fewer tasks before it scales down. */

@@ -43,7 +43,7 @@ export const next = Schema.optionalKey(
 /** A number that was counted up to a bound. */
 export const Total = Schema.Struct({
   value: Count,
-  relation: Schema.Literals(["eq", "gte"]).annotate({ description: "`gte`: there are at least so many" }),
+  relation: Schema.Literals(["eq", "gte"]).annotate({ description: "`gte`: a lower bound" }),
 }).annotate({ identifier: "Total" })
 export type Total = typeof Total.Type
 

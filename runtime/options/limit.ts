@@ -50,7 +50,7 @@ const limitFields = {
 
 /** A limit as it is given. */
 export const LimitField = Schema.Struct(limitFields).annotate({
-  message: "must be an object with rate, concurrency or both, and perhaps key",
+  message: "must be an object with rate, concurrency or both, and optionally key",
 })
 
 /** Parses the rate of a limit. `input`: schema of the method's input, by which the name of the key is checked. */
@@ -66,7 +66,7 @@ const checkKey = (key: string, fields: ReadonlyArray<string> | undefined): void 
   const name = JSON.stringify(key)
   refuseInput(
     "limit.key",
-    `${name} is no field of the input${didYouMean(key, fields)}: it has ${fields.join(", ") || "none"}`,
+    `${name} is not a field of the input${didYouMean(key, fields)}: it has ${fields.join(", ") || "none"}`,
   )
 }
 
@@ -115,7 +115,7 @@ export const parseRate = (input: unknown): Result.Result<Rate, string> => {
   const text = typeof input === "number" || typeof input === "string" ? String(input) : typeof input
   const refuse = (why: string) =>
     Result.fail(
-      `${JSON.stringify(text.slice(0, 60))} is not a rate: ${why}. Write for instance "10/m", "100/s" or "1/h"`,
+      `${JSON.stringify(text.slice(0, 60))} is not a rate: ${why}. Write "10/m", "100/s" or "1/h", for example`,
     )
   if (typeof input !== "number" && typeof input !== "string") return refuse("it is neither a number nor text")
   const match = typeof input === "string" ? RATE.exec(input) : undefined

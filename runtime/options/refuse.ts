@@ -93,17 +93,22 @@ const instead = (field: string, known: ReadonlyArray<string>): string => {
 export const unknownOption = (field: string, known: ReadonlyArray<string>, owner: string): CallboardError =>
   new CallboardError("unknown-field", `${field} is not an option of ${owner}${instead(field, known)}`, { field })
 
+/** Throws `invalid-input` for options of `owner` that are not an object. `example`: the name of an option. */
+export function refuseNonObject(given: unknown, owner: string, example: string): asserts given is object {
+  if (isMap(given)) return
+  throw new CallboardError("invalid-input", `the options of ${owner} must be an object, such as { ${example}: … }`)
+}
+
 /**
  * Throws `unknown-field` for an option that the function `owner` does not have: were a misspelt option ignored, its
- * default would hold. Throws `invalid-input` for options that are no object.
+ * default would apply. Throws `invalid-input` for options that are not an object.
  */
 export function refuseUnknown(
   given: unknown,
   known: Readonly<Record<string, unknown>>,
   owner: string,
 ): asserts given is object {
-  if (!isMap(given))
-    throw new CallboardError("invalid-input", `the options of ${owner} are an object: ${Object.keys(known).join(", ")}`)
+  refuseNonObject(given, owner, Object.keys(known)[0] ?? "")
   for (const field in given) {
     if (Object.hasOwn(known, field) || Reflect.get(given, field) === undefined) continue
     throw unknownOption(field, Object.keys(known), owner)

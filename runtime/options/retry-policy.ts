@@ -48,13 +48,13 @@ const MAX_INTERVALS = 100
 const Interval = Schema.Union([
   Duration,
   Schema.NonEmptyArray(Duration).check(Schema.isMaxLength(MAX_INTERVALS)),
-]).annotate({ description: "Wait before each: one for all, or a list whose last one is used from there on" })
+]).annotate({ description: "Wait before each one: a single duration, or a list whose last duration repeats" })
 const Names = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
 const Times = whole({ min: 1, max: MAX_TIMES })
 
 export const RETRY_FIELDS = {
   max: Schema.optionalKey(
-    Times.annotate({ description: "Retries after the first attempt; `retry: false` is for none" }),
+    Times.annotate({ description: "Maximum number of retries after the first attempt; `retry: false` means none" }),
   ),
   backoff: Schema.optionalKey(
     Schema.Struct({
@@ -65,7 +65,9 @@ export const RETRY_FIELDS = {
     }),
   ),
   interval: Schema.optionalKey(Interval),
-  front: Schema.optionalKey(Schema.Boolean.annotate({ description: "Retries go before every priority" })),
+  front: Schema.optionalKey(
+    Schema.Boolean.annotate({ description: "Whether retries run ahead of tasks of any priority" }),
+  ),
   on: Schema.optionalKey(Names),
   except: Schema.optionalKey(Names),
 }
@@ -75,12 +77,12 @@ export const RETRY_RULE = "must be false or an object, such as { max: 3 }"
 /** A retry policy; `false`: no retries, even where the method has some. */
 export const RetryField = Schema.Union([Schema.Literal(false), Schema.Struct(RETRY_FIELDS)]).annotate({
   message: RETRY_RULE,
-  description: "Whether and when a failed attempt is followed by another; `false`: not at all",
+  description: "When a failed attempt is retried; `false`: never",
 })
 
 /** A repeat policy: how often a job runs again after a success. */
 export const RepeatField = Schema.Struct({
-  times: Times.annotate({ description: "Runs after the first one, each after a success" }),
+  times: Times.annotate({ description: "Number of runs after the first one, each after a success" }),
   interval: Schema.optionalKey(Interval),
 })
 
@@ -98,7 +100,7 @@ export const retryHeader = (policy: RetryPolicy | false, refuse: Refuse = refuse
   if (policy === false) return { max: 0 }
   const { max, backoff, interval, front, on, except } = policy
   if (interval !== undefined && backoff !== undefined) {
-    refuse("retry.interval", "give `interval` or `backoff`, not both")
+    refuse("retry.interval", "use either `interval` or `backoff`, not both")
   }
   return compact({
     max,

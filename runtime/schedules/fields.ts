@@ -16,33 +16,36 @@ import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
 /** Fields that say when a schedule is due. */
 const timingFields = {
   cron: Schema.optionalKey(
-    Schema.String.annotate({ description: "Five fields, or six with the second first: `0 7 * * mon`" }),
+    Schema.String.annotate({
+      description: "Cron expression: five fields, or six with the second first: `0 7 * * mon`",
+    }),
   ),
   timeZone: Schema.optionalKey(
-    Schema.String.annotate({ description: "Zone of `cron`: `Europe/Berlin`; UTC otherwise" }),
+    Schema.String.annotate({ description: "Time zone of `cron`, such as `Europe/Berlin`; the default is UTC" }),
   ),
-  every: Schema.optionalKey(Duration.annotate({ description: "An interval, due at once and then after each" })),
-  at: Schema.optionalKey(Schema.String.annotate({ description: "One moment: ISO 8601, UTC if no zone" })),
+  every: Schema.optionalKey(Duration.annotate({ description: "Interval; due now, and then after each interval" })),
+  at: Schema.optionalKey(Schema.String.annotate({ description: "A single time: ISO 8601, UTC if no zone" })),
 }
 
 const ruleFields = {
   ...timingFields,
   catchUp: Schema.optionalKey(
     Schema.Literals(["skip", "last", "all"]).annotate({
-      description: "Which of the due times are posted that passed while no worker lived; `last` if nothing is said",
+      description:
+        "Which due times are submitted of those that passed while no worker was running; the default is `last`",
     }),
   ),
   overlap: Schema.optionalKey(
     Schema.Literals(["allow", "skip", "queue"]).annotate({
-      description: "What becomes of a due time while the job before has not ended; `allow` if nothing is said",
+      description: "What happens at a due time while the previous job has not ended; the default is `allow`",
     }),
   ),
   most: Schema.optionalKey(
     whole({ min: 1, max: 1_000 }).annotate({
-      description: "Most due times that wait to be posted; 100 if nothing is said",
+      description: "Maximum number of due times that wait to be submitted; the default is 100",
     }),
   ),
-  jitter: Schema.optionalKey(Duration.annotate({ description: "Each is posted up to this much later" })),
+  jitter: Schema.optionalKey(Duration.annotate({ description: "Delay each due time by a random time up to this" })),
 }
 
 // A schedule gives each job its id and says when it is due; other jobs are waited for, or joined in a chord, once.
@@ -64,7 +67,7 @@ export const outlineOf = (fields: ScheduleFields): ScheduleFields => readOutline
 const DeclaredSchema = Schema.Struct({ ...ruleFields, input: Schema.optionalKey(Schema.Unknown) })
 /** The same as a method gives it: a text is its `cron`. */
 export const DeclaredField = Schema.Union([Schema.String, DeclaredSchema]).annotate({
-  message: 'must be a cron text, or an object, such as { every: "1 hour" }',
+  message: 'must be a cron expression, or an object, such as { every: "1 hour" }',
 })
 export type ScheduleDeclaration = typeof DeclaredSchema.Type
 
@@ -95,7 +98,7 @@ export const checkScheduleName = (name: unknown, refuse: Refuse = refuseInput): 
     ? name
     : refuse(
         "name",
-        `must be 1 to ${MAX_NAME} letters, digits, "_", ".", "$" or "-", beginning with none of "." and "-"`,
+        `must be 1 to ${MAX_NAME} letters, digits, "_", ".", "$" or "-", and must not start with "." or "-"`,
       )
 
 const FIELDS = Object.keys(ScheduleFieldsSchema.fields)
@@ -110,24 +113,23 @@ const unkeptField = (value: unknown): string | undefined =>
 /** Checks the fields of a schedule. Fails with `invalid-input`, `unknown-field` or `too-large`, naming the field. */
 export const parseScheduleFields = (value: unknown): ScheduleFields => {
   const plain = strictJson(value)
-  if (plain === undefined)
-    refuseInput(unkeptField(value) ?? "schedule", "is kept as JSON, and holds something that JSON lacks")
+  if (plain === undefined) refuseInput(unkeptField(value) ?? "schedule", "contains a value that JSON cannot represent")
   const fields = parseFields(plain)
   const { length } = encoder.encode(JSON.stringify(fields))
   if (length > MAX_BYTES) {
-    throw new CallboardError("too-large", `the schedule has ${length} bytes as JSON, and ${MAX_BYTES} are allowed`)
+    throw new CallboardError("too-large", `the schedule has ${length} bytes as JSON; at most ${MAX_BYTES} are allowed`)
   }
   if (typeof fields.expires === "string" && Result.isSuccess(parseTime(fields.expires))) {
-    refuseInput("expires", "must be a duration, since each job of the schedule has an end of its own")
+    refuseInput("expires", "must be a duration, because it applies to each job of the schedule separately")
   }
   const fanned = (fields.chain ?? []).findIndex(({ chord }) => chord !== undefined)
-  if (fanned >= 0) refuseInput(`chain[${fanned}].chord`, "cannot be given: let the task of the schedule submit it")
+  if (fanned >= 0) refuseInput(`chain[${fanned}].chord`, "is not allowed here: submit it from the task of the schedule")
   for (const list of ["callbacks", "errbacks", "chain"] as const) {
     const named = (fields[list] ?? []).findIndex(
       ({ id, errbacks = [] }) => id !== undefined || errbacks.some((each) => each.id !== undefined),
     )
     if (named >= 0)
-      refuseInput(`${list}[${named}].id`, "cannot be given: only the first job of the schedule would have it")
+      refuseInput(`${list}[${named}].id`, "is not allowed: only the first job of the schedule could have this id")
   }
   return fields
 }
@@ -135,11 +137,14 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
 const timingOf = (fields: ScheduleDeclaration, now: number, refuse: Refuse): Timing => {
   const { cron, timeZone, every, at } = fields
   if ([cron, every, at].filter((each) => each !== undefined).length !== 1) {
-    refuse(cron === undefined ? "cron" : every === undefined ? "at" : "every", "give one of `cron`, `every` and `at`")
+    refuse(
+      cron === undefined ? "cron" : every === undefined ? "at" : "every",
+      "set exactly one of `cron`, `every` and `at`",
+    )
   }
-  if (timeZone !== undefined && cron === undefined) refuse("timeZone", "is the zone of `cron`, which is not given")
+  if (timeZone !== undefined && cron === undefined) refuse("timeZone", "requires `cron`")
   if (timeZone !== undefined && !isTimeZone(timeZone)) {
-    refuse("timeZone", `${JSON.stringify(timeZone)} is no time zone; write it like Europe/Berlin`)
+    refuse("timeZone", `${JSON.stringify(timeZone)} is not a time zone, such as Europe/Berlin`)
   }
   if (cron !== undefined) {
     const timing = { kind: "cron", cron: cron.trim(), timeZone: timeZone ?? "UTC" } as const
@@ -184,7 +189,7 @@ export const changedFields = (
   fields: ScheduleFields,
   changes: unknown,
 ): { fields: ScheduleFields; isTimed: boolean } => {
-  if (!isMap(changes)) return refuseInput("schedule", "must be an object with the fields to change")
+  if (!isMap(changes)) return refuseInput("schedule", "must be an object that contains the fields to change")
   const given = Object.entries(changes).filter(([, value]) => value !== undefined)
   // A field that is taken away is not among those that are checked below.
   const [unknown] = given.find(([field, value]) => value === null && !FIELDS.includes(field)) ?? []

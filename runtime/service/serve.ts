@@ -13,7 +13,6 @@ import { hostLog, makeLog } from "../log/log.ts"
 import type { Metrics } from "../metrics/metrics.ts"
 import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
 import { compact } from "../protocol/compact.ts"
-import { isObject } from "../protocol/guards.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import { VERSION } from "../version.ts"
@@ -46,18 +45,16 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   if (isHandlerProcess()) {
     throw new CallboardError(
       "unsupported",
-      "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
-    )
-  }
-  if (!isObject(options))
-    throw new CallboardError("invalid-input", "the options of serve() are an object, such as { actors: [orders] }")
-  if ((options.actors ?? []).length > 0 && !("bun" in process.versions || "deno" in process.versions)) {
-    throw new CallboardError(
-      "unsupported",
-      `a worker needs Bun or Deno, and this is Node ${process.version}: start it with \`bun run\`, \`deno run -A\` or the callboard command (npm install bun brings Bun)`,
+      "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a separate file",
     )
   }
   const settings = settingsOf(options)
+  if ((options.actors ?? []).length > 0 && !("bun" in process.versions || "deno" in process.versions)) {
+    throw new CallboardError(
+      "unsupported",
+      `a worker needs Bun or Deno, but this is Node ${process.version}: start it with \`bun run\`, \`deno run -A\` or the callboard command (npm install bun installs Bun)`,
+    )
+  }
   const levels = { level: options.logLevel, levels: options.logLevels }
   const log =
     options.log === undefined
@@ -129,7 +126,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         log: log.with({ logger: "callboard.worker" }),
         observers,
       }
-      own.debug("the worker starts", {
+      own.debug("the worker is starting", {
         worker: name,
         queues: settings.queues.join(","),
         version: VERSION,
@@ -205,7 +202,7 @@ const startAmongCelery = async (
   return worker
 }
 
-const STUCK = "this worker is stuck: handlers that go on after their jobs were decided hold all of its slots"
+const STUCK = "this worker is stuck: handlers that keep running after their jobs have ended occupy all its slots"
 
 /**
  * The lease thread opens the transport a second time. That is possible with a URL of a built-in plugin whose transport reaches

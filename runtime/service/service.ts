@@ -85,14 +85,14 @@ export class RunningService implements Service {
     this.#offSignals = signals
       ? onSignals({
           soft: (signal) => {
-            log.info(`${signal}: stopping. Running jobs may finish; signal again to hand them back now`)
+            log.info(`${signal}: stopping. Running jobs can finish; send the signal again to hand them back now`)
             void this.stop().then(
               (report) => this.#leave(report),
               () => undefined,
             )
           },
           hurry: (signal) => {
-            log.warn(`${signal}: handing back now`)
+            log.warn(`${signal}: handing running jobs back now`)
             void this.stop({ now: true })
           },
         })
@@ -130,12 +130,12 @@ export class RunningService implements Service {
     if (reason !== "stuck") {
       const foundNone = reason === "burst" || reason === "max-idle"
       if (foundNone && leftOut !== "")
-        this.#log.warn(`${name} ends (${reason}), and leaves what may wait in ${leftOut}`)
-      else this.#log.info(`${name} has nothing more to do (${reason})`)
+        this.#log.warn(`${name} is stopping (${reason}), but tasks may remain in ${leftOut}`)
+      else this.#log.info(`${name} has no more work (${reason})`)
       await this.stop()
       return
     }
-    this.#log.error(`${name} ends, because handlers that do not stop hold all of its slots`)
+    this.#log.error(`${name} is stopping, because handlers that do not stop occupy all its slots`)
     await this.stop()
     if (this.#ownsProcess) setTimeout(() => process.exit(STUCK_EXIT_CODE), 0)
   }
@@ -147,9 +147,7 @@ export class RunningService implements Service {
   #leave({ stuck }: StopReport): void {
     if (stuck === 0 && !this.#halt.signal.aborted) return
     if (stuck > 0)
-      this.#log.warn(
-        `${stuck} handler(s) go on after the stop and are ended with the process: let them heed job.signal`,
-      )
+      this.#log.warn(`${stuck} handler(s) did not stop and end with the process: make them stop on job.signal`)
     // In a later turn, so that code that awaits `stopped` runs first.
     setTimeout(() => process.exit(0), 0)
   }

@@ -181,7 +181,7 @@ class SyncClient extends Client {
         // The job has run here, and could not be stored then: it does not run again.
         const ran = (await connection.jobs.find(id))?.record
         if (ran === undefined || !isTerminal(ran.state) || !isSameTask(ran, task))
-          return new CallboardError("job-exists", `there is another job with the id ${id}`, { id, field: "id" })
+          return new CallboardError("job-exists", `another job has the id ${id}`, { id, field: "id" })
         end.resolve(ran)
       }
       const record = await end.promise
@@ -217,7 +217,7 @@ class SyncClient extends Client {
 
   override async close(): Promise<void> {
     await this.#local.stop()
-    const cause = new TransportError("closed", "the client was closed while the job ran")
+    const cause = new TransportError("closed", "the client was closed while the job was running")
     for (const { closed } of this.#running.values()) closed(cause)
     await Promise.all(this.#storing)
     this.#stop.abort()

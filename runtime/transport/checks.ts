@@ -21,7 +21,8 @@ const checkText = (what: string, text: string, max: number): void => {
 }
 
 const checkSize = (what: string, bytes: Uint8Array, max: number): void => {
-  if (bytes.length > max) throw new TransportError("too-large", `${what}: ${bytes.length} bytes, ${max} are allowed`)
+  if (bytes.length > max)
+    throw new TransportError("too-large", `${what}: ${bytes.length} bytes; at most ${max} are allowed`)
 }
 
 export const checkConnectOptions = ({ namespace, lease }: Pick<ConnectOptions, "namespace" | "lease">): void => {

@@ -389,7 +389,7 @@ const STOPPED: Readonly<Record<StopReason, readonly [message: string, name: stri
   timeout: ["the hard time limit was reached", "TimeoutError"],
   cancelled: ["the job was cancelled", "AbortError"],
   superseded: ["another worker has the job", "AbortError"],
-  "hand-back": ["the worker stops", "AbortError"],
+  "hand-back": ["the worker is stopping", "AbortError"],
 }
 
 const stopReason = (stop: StopReason | undefined): DOMException | undefined =>

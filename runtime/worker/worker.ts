@@ -258,7 +258,7 @@ const coreOf = (options: WorkerOptions, pool: ActorPool, load: LoadWatch) => {
   const { promise: done, resolve: finish } = Promise.withResolvers<StopReason>()
   /** Stops pulling and reports why; the service then stops the worker. */
   const giveUp = (error: TransportError): void => {
-    log.error(`the worker stops: ${error.message}`, { reason: error.reason })
+    log.error(`the worker is stopping: ${error.message}`, { reason: error.reason })
     fail(error)
   }
   return { options, pool, actors, counts, subscription, buffer, pulls, snapshot, failed, giveUp, done, finish }

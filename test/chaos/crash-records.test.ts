@@ -154,7 +154,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
     await eventually(
       () => {
         service.kill("SIGTERM")
-        return service.output.includes("handing back now") ? true : undefined
+        return service.output.includes("handing running jobs back now") ? true : undefined
       },
       { deadline: DEADLINE, every: 200, message: "the second signal is heard" },
     )

@@ -282,10 +282,10 @@ test("S199 what a burst worker says, in order; what ends it is on standard error
   await project.json("submit", "math.echo", "5", "--id", "five")
   const ran = await project.run("worker", "--burst", "-n", "w1")
   const said = [
-    /message="the worker starts" .*worker=w1 queues=default version=\d+\.\d+\.\d+ pid=\d+/,
+    /message="the worker is starting" .*worker=w1 queues=default version=\d+\.\d+\.\d+ pid=\d+/,
     /message="math\.echo starts" .*job=five .*arguments=.*5/,
     /message="math\.echo succeeded in [\d.]+ s on w1; its result is kept for 500 seconds" .*job=five/,
-    /message="w1 has nothing more to do \(burst\)"/,
+    /message="w1 has no more work \(burst\)"/,
     /message="stopped: /,
   ]
   const lines = ran.stdout.split("\n")

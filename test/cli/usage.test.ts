@@ -41,17 +41,17 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["worker --on-lost retry", /--on-lost: must be "redeliver" or "fail"/],
     ["worker -Q high,a*b", /--queues: "a\*b" cannot be a name of a queue: use at most/],
     ["worker --processes 1.5", /--processes: must be a whole number from 1 to 256/],
-    ["worker --autoscale 16,2", /--autoscale: is written from least to most: 2\.\.16, not 16,2/],
-    ["worker --autoscale 10", /--autoscale: must be two whole numbers, as in 2\.\.16/],
-    ["dev --autoscale 5..2", /--autoscale: 5\.\.2 begins above its end; did you mean 2\.\.5\?/],
+    ["worker --autoscale 16,2", /--autoscale: must be written as min..max: 2\.\.16, not 16,2/],
+    ["worker --autoscale 10", /--autoscale: must be two whole numbers, such as 2\.\.16/],
+    ["dev --autoscale 5..2", /--autoscale: 5\.\.2 has a minimum above its maximum; did you mean 2\.\.5\?/],
     ["control pool-grow", /count: is missing: it must be a whole number from 1 to 10000/],
     ["control pool-shrink 0", /count: must be a whole number from 1 to 10000/],
     ["control pool-grow two", /count: must be a whole number from 1 to 10000/],
     ["control pool-grow 1 2", /control pool-grow: takes count/],
-    ["control autoscale 5 2", /min: must not be more than max; did you mean min 2 and max 5\?/],
-    ["control autoscale 16,2", /control autoscale: is written from least to most: 2\.\.16, not 16,2/],
-    ["control autoscale 10", /control autoscale: must be two whole numbers, as in 2\.\.16/],
-    ["control rate-limit works.echo 10/x", /rate: "10\/x" is not a rate: its unit must be s, m or h\. Write for/],
+    ["control autoscale 5 2", /min: must not be greater than max; did you mean min 2 and max 5\?/],
+    ["control autoscale 16,2", /control autoscale: must be written as min..max: 2\.\.16, not 16,2/],
+    ["control autoscale 10", /control autoscale: must be two whole numbers, such as 2\.\.16/],
+    ["control rate-limit works.echo 10/x", /rate: "10\/x" is not a rate: its unit must be s, m or h\. Write /],
     ["control rate-limit works.echo ten", /rate: "ten" is not a rate: it is not a number with/],
     ["control rate-limit works.echo -- -1/m", /rate: "-1\/m" is not a rate: it is not a number with/],
     ["control add-consumer a*b", /queue: "a\*b" cannot be a name of a queue: use at most/],
@@ -145,7 +145,7 @@ test("help of a flag that negates says what giving it does", async () => {
   expect(flags).toHaveLength(4)
   const help = stdout.replace(/\s+/g, " ")
   for (const { flag, negation } of flags) expect(help).toContain(` ${flag} ${negation} -`)
-  expect(help).toContain("--no-reconnect End the worker, with exit code 1, when the transport is lost")
+  expect(help).toContain("--no-reconnect Stop the worker, with exit code 1, when the transport is lost")
 })
 
 test("the version is that of the package", async () => {

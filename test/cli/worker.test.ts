@@ -116,7 +116,7 @@ describe.concurrent("signals", () => {
       await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
       await worker.waitForLine(/^napping/)
       worker.kill("SIGTERM")
-      await worker.waitForLine(/signal again to hand them back now/)
+      await worker.waitForLine(/send the signal again to hand them back now/)
       await distinct()
       worker.kill("SIGTERM")
       expect(await worker.exited).toEqual({ code: 0, signal: null })
@@ -143,7 +143,7 @@ describe.concurrent("signals", () => {
     worker.kill("SIGTERM")
     await distinct()
     worker.kill("SIGTERM")
-    await worker.waitForLine(/handing back now/)
+    await worker.waitForLine(/handing running jobs back now/)
     await distinct()
     worker.kill("SIGTERM")
     expect(await worker.exited).toEqual({ code: 1, signal: null })
@@ -200,7 +200,7 @@ test.concurrent.each([
     await project.json("submit", "ends", JSON.stringify({ code }), "--id", "ends")
     const who = processes === 1 ? "the worker" : "worker [12]"
     await worker.waitForLine(
-      new RegExp(`${who} ended with exit code ${code}, unasked; starting it again in 1 s`),
+      new RegExp(`${who} ended unexpectedly with exit code ${code}; starting it again in 1 s`),
       15_000,
     )
     await eventually(async () => (await find(project, "ends")).state === "failed", {
@@ -241,7 +241,7 @@ test.concurrent.each([1, 2])(
       { deadline: 30_000, message: "/readyz says that it is stuck" },
     )
     const who = processes === 1 ? "the worker" : "worker [12]"
-    await worker.waitForLine(new RegExp(`${who} ended with exit code 5, unasked; starting it again in 1 s`), 30_000)
+    await worker.waitForLine(new RegExp(`${who} ended unexpectedly with exit code 5; starting it again in 1 s`), 30_000)
     await project.json("submit", "works.echo", "--id", "echo")
     await eventually(async () => (await find(project, "echo")).state === "succeeded", {
       deadline: 60_000,
@@ -286,7 +286,7 @@ describe.concurrent("what cannot start", () => {
     expect(code).toBe(1)
     for (const seat of [1, 2]) {
       expect(stderr.match(new RegExp(`worker ${seat} was ended by SIGKILL; starting it again`, "g"))).toHaveLength(4)
-      expect(stderr).toContain(`worker ${seat} was ended by SIGKILL 5 times before it was ready, and is given up`)
+      expect(stderr).toContain(`worker ${seat} was ended by SIGKILL 5 times before it was ready; giving up`)
     }
   }, 60_000)
 })
@@ -380,7 +380,7 @@ test.concurrent("a worker that gives up says why and ends with exit code 1", asy
     ),
   })
   const { code, stdout, stderr } = await project.run("worker")
-  expect(stderr).toMatch(/^callboard: the worker stops: the line is dead/m)
+  expect(stderr).toMatch(/^callboard: the worker is stopping: the line is dead/m)
   expect(stdout).toMatch(/Trying again in .* \(2\/2\)/)
   expect(code).toBe(1)
 })

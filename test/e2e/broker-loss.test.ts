@@ -236,7 +236,7 @@ describe.concurrent("callboard worker", () => {
       "2",
       "3",
     ])
-    expect(stderr).toMatch(/^callboard: the worker stops: cannot connect to 127\.0\.0\.1:1/m)
+    expect(stderr).toMatch(/^callboard: the worker is stopping: cannot connect to 127\.0\.0\.1:1/m)
     expect(code).toBe(1)
   })
 

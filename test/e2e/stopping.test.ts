@@ -161,7 +161,7 @@ test("a service whose handlers do not stop ends with the code that says so, afte
   const input = { ms: 600_000, ledger: `${board.folder}/ledger` }
   const job = await client.submit("e2e.nap", { input, timeLimit: 0.2 })
   expect(await service.closed).toEqual({ code: 5, signal: null })
-  expect(service.output).toContain("handlers that do not stop hold all of its slots")
+  expect(service.output).toContain("handlers that do not stop occupy all its slots")
   expect(await job.find()).toMatchObject({ state: "failed", error: { reason: "timeout" } })
 })
 

@@ -32,7 +32,7 @@ describe("a transport that misbehaves", () => {
       message: expect.stringContaining("already named w1"),
     })
     expect(lines).toEqual([
-      expect.stringMatching(/^error the worker stops: .* choose another name, or none to generate one$/),
+      expect.stringMatching(/^error the worker is stopping: .* choose another name, or none to generate one$/),
     ])
     expect(second.worker?.listening).toBe(false)
     await second.stop({ now: true })

@@ -145,7 +145,7 @@ describe("steps", () => {
       "no options",
       (job) => job.each("a", [1], String, JSON.parse("null")),
       "CallboardError",
-      "the options of each() are an object: retry, timeLimit, revert, key, parallel",
+      "the options of each() must be an object, such as { retry: … }",
     ],
     [
       "options of none",
@@ -310,7 +310,7 @@ describe("steps", () => {
       {},
       { transport: `${server.url}?ns=${generateId()}` },
     )
-    const words = /2097154 bytes, \d+ are allowed; store large results elsewhere and return their address/
+    const words = /2097154 bytes; at most \d+ are allowed; store large results elsewhere and return their address/
     expect(result).toEqual(["ResultTooLarge", expect.stringMatching(words), "small"])
     expect(ran).toBe(1)
     expect((await client.steps(job.id)).steps).toMatchObject([

@@ -293,13 +293,13 @@ const table: ReadonlyArray<Row> = [
       code: "rate-limit",
       workers: ["w1"],
       until: ANY_TIME,
-      message: expect.stringMatching(/^limited\.hourly is at its rate limit \(one each 3600 s on each worker\)/),
+      message: expect.stringMatching(/^limited\.hourly is at its rate limit \(one every 3600 s on each worker\)/),
     },
     make: (newBoard) => second(newBoard, "hourly"),
   },
   {
     name: "its method has had its turn for now, everywhere",
-    cause: { code: "rate-limit", reason: "one each 3600 s across all workers", until: ANY_TIME },
+    cause: { code: "rate-limit", reason: "one every 3600 s across all workers", until: ANY_TIME },
     make: (newBoard) => second(newBoard, "everywhere"),
   },
   {

@@ -68,7 +68,8 @@ export const readNative = (
   // A frame of another version, or one that was cut: its reader says what is wrong with it.
   if (given.has(INDEX_HEADER)) return data
   if (!given.has("task")) return refused('neither a frame of Callboard nor a task, which has the header "task"')
-  if (size > max) return refused(`${size} bytes, ${max} are allowed. Store large data elsewhere and send its address`)
+  if (size > max)
+    return refused(`${size} bytes; at most ${max} are allowed. Store large data elsewhere and send its address`)
   const token = subject.slice(subject.lastIndexOf(".") + 1)
   const id = unescapeToken(token)
   if (escapeToken(id) !== token) return refused(`the id in its subject must be written as ${escapeToken(id)}`)

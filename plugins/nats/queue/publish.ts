@@ -56,7 +56,7 @@ export class TaskPublisher {
   prepare({ id, key, level, queue, due, expires, index, frame }: Posting): Outgoing {
     checkLevel(id, level)
     if (frame.length > this.#maxTask) {
-      throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${this.#maxTask} are allowed`)
+      throw new TransportError("too-large", `${id}: ${frame.length} bytes; at most ${this.#maxTask} are allowed`)
     }
     const band = this.#consumers.bands.of(level)
     const target = this.#names.task("j", queue, band, id, index)

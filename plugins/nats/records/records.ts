@@ -89,7 +89,7 @@ export class Records {
     if (bytes.length > this.#maxRecord) {
       throw new TransportError(
         "too-large",
-        `the record of ${id} has ${bytes.length} bytes, ${this.#maxRecord} are allowed`,
+        `the record of ${id} has ${bytes.length} bytes; at most ${this.#maxRecord} are allowed`,
       )
     }
     const before = expect === "" ? NO_REVISION : readRevision(expect)

@@ -79,7 +79,7 @@ export const postingColumns = (posting: Posting): PostingColumns => {
   checkName("an id", id)
   checkQueue(queue)
   if (frame.length > MAX_TASK) {
-    throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${MAX_TASK} are allowed`)
+    throw new TransportError("too-large", `${id}: ${frame.length} bytes; at most ${MAX_TASK} are allowed`)
   }
   return {
     posting,
@@ -135,7 +135,10 @@ export const recordColumns = (id: string, { bytes, index, keep }: CommitRecord):
   const state = codeOf(index.state)
   if (state < 0) throw invalid(`${id}: ${String(index.state)} is not a state`)
   if (bytes.length > MAX_RECORD) {
-    throw new TransportError("too-large", `the record of ${id} has ${bytes.length} bytes, ${MAX_RECORD} are allowed`)
+    throw new TransportError(
+      "too-large",
+      `the record of ${id} has ${bytes.length} bytes; at most ${MAX_RECORD} are allowed`,
+    )
   }
   return { id: idToColumn(id), bytes, index, submitted: submittedOf(id, index), state, keep }
 }

@@ -140,7 +140,7 @@ const ANY_TIME: Times = Object.freeze({ due: undefined, expires: undefined, ttlM
 const timesOf = (submission: ParsedSubmission, { now, placement }: PlanContext): Times => {
   const { delay, eta, ttl, expires } = submission
   if (delay === undefined && eta === undefined && ttl === undefined && expires === undefined) return ANY_TIME
-  if (delay !== undefined && eta !== undefined) refuse("delay", "give `delay` or `eta`, not both")
+  if (delay !== undefined && eta !== undefined) refuse("delay", "use either `delay` or `eta`, not both")
   const due = delay !== undefined ? Math.ceil(now + milliseconds("delay", delay)) : etaOf(eta)
   const ttlMs = ttl === undefined ? undefined : ttlOf(ttl, expires)
   // A task that waits for other jobs is in no queue yet: its time begins when it is released.
@@ -203,7 +203,7 @@ const expiryOf = (expires: number | string, now: number): number => {
 }
 
 const ttlOf = (ttl: NonNullable<ParsedSubmission["ttl"]>, expires: ParsedSubmission["expires"]): number => {
-  if (expires !== undefined) refuse("ttl", "give `ttl` or `expires`, not both")
+  if (expires !== undefined) refuse("ttl", "use either `ttl` or `expires`, not both")
   const ms = milliseconds("ttl", ttl)
   return ms > 0 ? ms : refuse("ttl", "must be more than 0")
 }

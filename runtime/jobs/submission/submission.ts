@@ -5,6 +5,7 @@ import { CallboardError } from "../../errors.ts"
 import { decoderOf, type Given } from "../../options/check.ts"
 import { Duration, TimeLimitField } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text, whole } from "../../options/fields.ts"
+import { refuseNonObject } from "../../options/refuse.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { plainJson } from "../../protocol/codec/json.ts"
 import { isMap } from "../../protocol/guards.ts"
@@ -129,11 +130,8 @@ const plainSubmission = (value: object): ParsedSubmission | undefined => {
   return "input" in value ? { task: value.task, input: value.input } : { task: value.task }
 }
 
-/** Fails with `invalid-input` for what are no fields of a task: its input, say, would be lost where it stands alone. */
-export const checkFields = (fields: unknown): void => {
-  if (!isMap(fields))
-    throw new CallboardError("invalid-input", "the fields of a task must be an object, such as { input: … }")
-}
+/** Fails with `invalid-input` for fields that are not an object. An input in their place, for example, would be lost. */
+export const checkFields = (fields: unknown): void => refuseNonObject(fields, "a task", "input")
 
 /** Fails with `invalid-input` for what is no list of tasks. */
 export const checkTasks = (tasks: unknown): void => {

@@ -185,7 +185,7 @@ class Interruption {
   }
 }
 
-const INTERRUPTED = "the worker stops, its queues changed, or the connection was lost"
+const INTERRUPTED = "the worker is stopping, its queues changed, or the connection was lost"
 
 /** The error that ended the consumer; `undefined` when it was stopped. */
 export const failureOf = (cause: Cause.Cause<TransportError>): TransportError | undefined => {

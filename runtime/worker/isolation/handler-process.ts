@@ -174,7 +174,7 @@ export class HandlerProcess {
   stop(): Promise<void> {
     if (this.#state !== "stopping" && this.#state !== "ended") {
       this.#state = "stopping"
-      this.#begin.reject(processNotStarted("the worker stops"))
+      this.#begin.reject(processNotStarted("the worker is stopping"))
       this.#send({ kind: "stop" })
       this.#later(STOP_LIMIT_MS, () => {
         this.#log.warn("a process of isolated handlers did not stop in time and was killed", { pid: this.pid })

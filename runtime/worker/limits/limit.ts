@@ -147,4 +147,4 @@ export class Limit implements LimitView<ActiveDelivery> {
 const NOW = { wanted: 0, aheadMs: 0 }
 const ONE = { wanted: 1, aheadMs: 0 }
 
-const spaced = ({ intervalMs }: Rate): string => `one each ${Number((intervalMs / 1_000).toPrecision(3))} s`
+const spaced = ({ intervalMs }: Rate): string => `one every ${Number((intervalMs / 1_000).toPrecision(3))} s`

@@ -132,7 +132,7 @@ export const leastDriver = (
     }
     const { maxTask } = capabilities
     if (frame.length <= maxTask) return
-    throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${maxTask} are allowed`)
+    throw new TransportError("too-large", `${id}: ${frame.length} bytes; at most ${maxTask} are allowed`)
   }
 
   const isKnown = ({ key }: Posting): boolean =>
@@ -367,7 +367,7 @@ const storeOf = (board: LeastBoard, guard: () => void, maxValue: number): Store 
     }
     if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
     if (value instanceof Uint8Array && value.length > maxValue) {
-      throw new TransportError("too-large", `${key}: ${value.length} bytes, ${maxValue} are allowed`)
+      throw new TransportError("too-large", `${key}: ${value.length} bytes; at most ${maxValue} are allowed`)
     }
   }
   return {

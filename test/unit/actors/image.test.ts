@@ -83,7 +83,7 @@ describe("image.thumbnails", () => {
     await using folder = await folderWith({ "bomb.png": await picture(2_000, 1_000) })
     await using run = await runActor(imageActor({ root: folder.path, maxPixels: 1_999_999 }))
     await expect(run.call.thumbnails({ file: "bomb.png" })).rejects.toMatchObject({
-      error: { name: "TooManyPixels", message: "bomb.png has 2000000 pixels, and 1999999 are allowed" },
+      error: { name: "TooManyPixels", message: "bomb.png has 2000000 pixels; at most 1999999 are allowed" },
     })
     await expect(run.call.info({ file: "bomb.png" })).rejects.toMatchObject({ error: { name: "TooManyPixels" } })
     expect(await readdir(folder.path)).toEqual(["bomb.png"])

@@ -159,8 +159,8 @@ describe("text stays in its folder", () => {
     await using run = await runActor(textActor({ root: inside }))
     const { files, words, skipped } = await run.call.count({ files: ["**/*.txt", "leaks/*.txt"] })
     expect([files, words]).toEqual([1, 1])
-    expect(skipped).toContainEqual({ file: "leak.txt", reason: "leads out of the folder" })
-    expect(skipped).toContainEqual({ file: "leaks/secret.txt", reason: "leads out of the folder" })
+    expect(skipped).toContainEqual({ file: "leak.txt", reason: "is outside the folder" })
+    expect(skipped).toContainEqual({ file: "leaks/secret.txt", reason: "is outside the folder" })
   })
 
   test.each([

@@ -383,7 +383,7 @@ describe("what makes no task is a dead letter with the reason, and the worker go
     const [json, bytes, none] = await Promise.all(ids.map(deadLetter))
     for (const why of [json, bytes])
       expect(why).toMatch(
-        /^undecodable: \d+ bytes, 364544 are allowed\. Store large data elsewhere and send its address$/,
+        /^undecodable: \d+ bytes; at most 364544 are allowed\. Store large data elsewhere and send its address$/,
       )
     expect(none).toContain("nor a task")
     // A task that is a little smaller is accepted, and is stored again for its retry.

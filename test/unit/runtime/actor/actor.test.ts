@@ -96,8 +96,12 @@ describe("a definition that cannot work", () => {
       "method x.run: timeLimit.soft: must be shorter than timeLimit.hard",
     ],
     ["x", { run, retry: { interval: [] } }, /^method x\.run: retry\.interval\[0\]: /],
-    ["x", { run, retry: { interval: 1, backoff: {} } }, "method x.run: retry.interval: give `interval` or `backoff`"],
-    ["x", { run, acks: { when: "early" }, onLost: "redeliver" }, /^method x\.run: onLost: cannot be "redeliver" where/],
+    [
+      "x",
+      { run, retry: { interval: 1, backoff: {} } },
+      "method x.run: retry.interval: use either `interval` or `backoff`",
+    ],
+    ["x", { run, acks: { when: "early" }, onLost: "redeliver" }, /^method x\.run: onLost: cannot be "redeliver" if/],
     ["x", { run, queue: "a b" }, /^method x\.run: queue: /],
   ])("%s %j is refused, saying why", (name, method, message) => {
     expect(define(name, method)).toThrow(InvalidActor)

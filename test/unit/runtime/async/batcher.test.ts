@@ -30,7 +30,7 @@ test("also if the call throws instead of rejecting", async () => {
 })
 
 test("an item without an answer fails, and the others have theirs", async () => {
-  const few = "Error: the transport gave fewer answers than it was asked"
+  const few = "Error: the transport returned too few answers"
   expect(await outcomes(async () => [10])).toEqual([10, few, few])
 })
 

@@ -72,7 +72,7 @@ test.each([null, 5, "tea", ["tea"], Symbol("tea")])(
     for (const { submit } of [{ submit: client.submit.bind(client) }, connectHttp(url)])
       await expect(Reflect.apply(submit, undefined, ["work.echo", fields])).rejects.toMatchObject({
         code: "invalid-input",
-        message: "the fields of a task must be an object, such as { input: … }",
+        message: "the options of a task must be an object, such as { input: … }",
       })
     for (const { submitMany } of [{ submitMany: client.submitMany.bind(client) }, connectHttp(url)])
       await expect(Reflect.apply(submitMany, undefined, [{ task: "work.echo" }])).rejects.toMatchObject({

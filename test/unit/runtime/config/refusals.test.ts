@@ -135,7 +135,7 @@ describe("a value of another type is refused in the same words from each source,
     [{ timeLimit: { hard: 0 } }, "timeLimit.hard", "must be more than 0"],
     [{ timeLimit: { soft: 2, hard: 1 } }, "timeLimit.soft", "must be shorter than timeLimit.hard"],
     [{ retry: { max: 0 } }, "retry.max", "must be a whole number from 1 to 10000"],
-    [{ retry: { interval: 1, backoff: {} } }, "retry.interval", "give `interval` or `backoff`, not both"],
+    [{ retry: { interval: 1, backoff: {} } }, "retry.interval", "use either `interval` or `backoff`, not both"],
     [{ onLost: "maybe" }, "onLost", 'must be "redeliver" or "fail"'],
   ])("in options of methods, in the file, in code and in an actor: %j", async (options, place, why) => {
     const inFile = await refusal(() => checkConfig("callboard.config.ts", options))

@@ -37,7 +37,7 @@ describe("the table of settings", () => {
   test("has a line per setting", () => {
     expect(settingsTable().split("\n")).toHaveLength(SETTINGS.length + 2)
     expect(settingsTable()).toContain(
-      "| `concurrency` | `-c, --concurrency <count>` | `CALLBOARD_CONCURRENCY` | `serve` | the number of cores, at least 4 | Handlers that run at a time, 1–10,000 |",
+      "| `concurrency` | `-c, --concurrency <count>` | `CALLBOARD_CONCURRENCY` | `serve` | the number of cores, at least 4 | Maximum number of concurrent handlers, 1–10,000 |",
     )
   })
 

@@ -95,7 +95,7 @@ test("what is no object, is too large, or is no JSON is refused", async () => {
   const bytes = { task, every: 60, input: new Uint8Array(3) }
   await expect(service.client.schedules.create("bytes", bytes)).rejects.toMatchObject({
     code: "invalid-input",
-    message: "input: is kept as JSON, and holds something that JSON lacks",
+    message: "input: contains a value that JSON cannot represent",
     details: { field: "input" },
   })
 })

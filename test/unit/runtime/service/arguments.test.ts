@@ -30,7 +30,7 @@ test.each<[string, (...args: ReadonlyArray<never>) => unknown, ReadonlyArray<unk
   expect(await refusalOf(call, ...args)).toMatchObject({
     _tag: "CallboardError",
     code: "invalid-input",
-    message: expect.stringMatching(/^the options of \w+\(\) are an object/),
+    message: expect.stringMatching(/^the options of \w+\(\) must be an object/),
   })
 })
 
@@ -139,6 +139,6 @@ test("http() refuses an option that it does not have, and what is no object", as
     details: { field: "orgins" },
   })
   expect(await refusalOf(http, client, null)).toMatchObject({
-    message: expect.stringMatching(/^the options of http\(\) are an object/),
+    message: expect.stringMatching(/^the options of http\(\) must be an object/),
   })
 })

@@ -34,7 +34,7 @@ test.each([
       },
       { ...options, queues: ["mail"] },
     ),
-  ).toEqual({ said: `w1 ends (${reason}), and leaves what may wait in mail (the worker is suspended)`, waiting: 1 })
+  ).toEqual({ said: `w1 is stopping (${reason}), but tasks may remain in mail (the worker is suspended)`, waiting: 1 })
   expect(
     await endOf(
       async (client) => {
@@ -46,9 +46,9 @@ test.each([
       },
       { ...options, queues: ["mail", "news"] },
     ),
-  ).toEqual({ said: `w1 ends (${reason}), and leaves what may wait in news (paused)`, waiting: 1 })
+  ).toEqual({ said: `w1 is stopping (${reason}), but tasks may remain in news (paused)`, waiting: 1 })
   expect(await endOf((client) => client.submit("quick"), options)).toEqual({
-    said: `w1 has nothing more to do (${reason})`,
+    said: `w1 has no more work (${reason})`,
     waiting: 0,
   })
 })

@@ -89,7 +89,7 @@ describe("options", () => {
   test.each<[option: string, value: unknown, why: RegExp]>([
     ["order", "zz", /must be "strict" or "rotate" or "random"/],
     ["burst", "no", /must be true or false/],
-    ["queues", [], /must name one queue at least/],
+    ["queues", [], /must name at least one queue/],
     ["name", "n".repeat(512), /must be text of 1 to 255 characters/],
     ["concurrency", 0, /must be a whole number from 1 to 10000/],
     ["grace", "soon", /is not a duration.*Use a number of seconds/],

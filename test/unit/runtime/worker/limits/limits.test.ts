@@ -52,7 +52,7 @@ describe("an actor", () => {
     const input = Schema.Struct({ customer: Schema.String, text: Schema.String })
     const limit = { concurrency: 1, key: "custommer" }
     expect(refusal({ input, limit })).toMatch(
-      /^method x\.run: limit\.key: "custommer" is no field of the input.*customer/,
+      /^method x\.run: limit\.key: "custommer" is not a field of the input.*customer/,
     )
     expect(refusal({ input, limit: { ...limit, key: "customer" } })).toBe("accepted")
     expect(refusal({ limit })).toBe("accepted")

@@ -21,7 +21,7 @@ const limited = (queue: string, until: number, id = "job"): Postponement => ({
   queue,
   until,
   reason: "rate-limit",
-  detail: "one each 1 s",
+  detail: "one every 1 s",
 })
 
 const note = (postponements: Postponements, seen = delivery(2, false), until = Date.now() + 60_000) =>
