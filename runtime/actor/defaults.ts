@@ -3,7 +3,7 @@
  * The nearest of them that sets an option sets all of it, so that a whole retry policy can be read in one place.
  */
 
-import type { HeldOptions } from "../cluster/directory.ts"
+import type { AppliedOptions } from "../cluster/directory.ts"
 import { DEFAULTS } from "../config/table.ts"
 import { resolveRetry } from "../jobs/outcome/retry.ts"
 import { DEFAULT_HARD_MS, type DurationInput, NO_LIMIT_MS, timeLimitOf, timeToLive } from "../options/duration.ts"
@@ -48,7 +48,7 @@ export const actorsWithDefaults = (
   actors.map((actor) => ({ ...actor, methods: withDefaults(actor.methods, options, setBy) }))
 
 /** The options of a method that hold, and where each was set. */
-export const describeOptions = (method: ErasedMethod): HeldOptions => {
+export const describeOptions = (method: ErasedMethod): AppliedOptions => {
   const { timeLimit, resultTtl, failureTtl, onLost = DEFAULTS.onLost } = method
   const held = <A>(name: InheritedOption, value: A) => ({
     value,
@@ -67,12 +67,12 @@ export const describeOptions = (method: ErasedMethod): HeldOptions => {
   }
 }
 
-const limitsOf = (given: ErasedMethod["timeLimit"] = {}): HeldOptions["timeLimit"]["value"] => {
+const limitsOf = (given: ErasedMethod["timeLimit"] = {}): AppliedOptions["timeLimit"]["value"] => {
   const { hardMs = DEFAULT_HARD_MS, softMs } = timeLimitOf(given)
   return { hard: hardMs === NO_LIMIT_MS ? null : hardMs / 1_000, ...compact({ soft: softMs && softMs / 1_000 }) }
 }
 
-const policyOf = ({ retry }: ErasedMethod): HeldOptions["retry"]["value"] => {
+const policyOf = ({ retry }: ErasedMethod): AppliedOptions["retry"]["value"] => {
   const { max, baseMs, factor, capMs, jitter, intervalsMs, front, on, except } = resolveRetry(undefined, retry)
   if (max === 0) return { max }
   const waits =

@@ -19,9 +19,9 @@ export type BoardPlugin<B = Board> = (name: string, configuration: BoardConfigur
 
 export interface FetchBoardSettings<B = Board> extends BoardOptions {
   /** Job board plugins, by the name of their driver. They come before the transports. */
-  readonly boards?: Readonly<Record<string, BoardPlugin<B>>>
+  readonly boards?: Readonly<Record<string, BoardPlugin<B>>> | undefined
   /** Transports of third parties, by scheme. */
-  readonly transports?: TransportSettings["transports"]
+  readonly transports?: TransportSettings["transports"] | undefined
 }
 
 /** What a board is configured by: the name of a driver, a URI, or options with one of these as `board`. */

@@ -8,8 +8,8 @@ import * as Schema from "effect/Schema"
 import { openCeleryMessages } from "../connection/celery.ts"
 import { JobCancelled, JobExpired, JobFailed, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
-import { optionsChecker } from "../options/check.ts"
-import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { optionsChecker, parserOf } from "../options/check.ts"
+import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { OwnName, wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { NO_EMBED } from "../protocol/body.ts"
@@ -33,9 +33,9 @@ export interface CeleryConnectSettings {
   /** URL of the result back end (`result_backend`); `rpc://` where results are sent to this client. */
   readonly resultBackend: string
   /** Queue of tasks that name none (`task_default_queue`). Defaults to `celery`. */
-  readonly queue?: string
+  readonly queue?: string | undefined
   /** Name of the connections, which the broker may show. Defaults to `callboard@<host>:<pid>`. */
-  readonly name?: string
+  readonly name?: string | undefined
 }
 
 const fields = {
@@ -49,23 +49,25 @@ const checkSettings = optionsChecker(fields, "connectCelery()")
 /** Arguments and options of a task for a worker of Celery. */
 export interface CeleryTask {
   /** Positional arguments. Defaults to none. */
-  readonly args?: ReadonlyArray<unknown>
+  readonly args?: ReadonlyArray<unknown> | undefined
   /** Keyword arguments. Defaults to none. */
-  readonly kwargs?: Readonly<Record<string, unknown>>
+  readonly kwargs?: Readonly<Record<string, unknown>> | undefined
   /** Defaults to the client's `queue`. */
-  readonly queue?: string
+  readonly queue?: string | undefined
   /** Id of the task. Defaults to a new one. */
-  readonly id?: string
+  readonly id?: string | undefined
   /** How long the worker waits before it starts the task (`countdown`). Defaults to not at all. */
-  readonly delay?: DurationInput
+  readonly delay?: DurationInput | undefined
   /** How long the task may wait; one that has not started by then is revoked. Defaults to no limit. */
-  readonly expires?: DurationInput
+  readonly expires?: DurationInput | undefined
   /** A whole number from 0 to 9; 9 starts first. Defaults to none. */
-  readonly priority?: number
+  readonly priority?: number | undefined
   /** Celery's `soft_time_limit` and `time_limit`. Default to the limits of the worker. */
-  readonly timeLimit?: { readonly soft?: DurationInput; readonly hard?: DurationInput }
+  readonly timeLimit?:
+    | { readonly soft?: DurationInput | undefined; readonly hard?: DurationInput | undefined }
+    | undefined
   /** Headers of the application. A name that Celery's protocol uses is refused. */
-  readonly headers?: Readonly<Record<string, unknown>>
+  readonly headers?: Readonly<Record<string, unknown>> | undefined
 }
 
 /** A link of a chain: the name of a task, and its arguments after the result of the link before. */
@@ -78,6 +80,8 @@ const TASK = {
   ...{ args: true, kwargs: true, queue: true, id: true, delay: true, expires: true, priority: true },
   ...{ timeLimit: true, headers: true },
 } satisfies Record<keyof CeleryTask, true>
+const limits = Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) })
+const parseLimits = parserOf(Schema.Struct({ timeLimit: Schema.optionalKey(limits) }), "submit()", "timeLimit")
 const CONTROL = { arguments: true, destination: true, timeout: true } satisfies Record<keyof ControlOptions, true>
 
 /** A handle on a task that was submitted. */
@@ -90,19 +94,19 @@ export interface CeleryJob<R = unknown> {
    * `JobFailed`, whose error has the type and the message of the exception; with `JobCancelled` or `JobExpired` for a
    * revoked task; with `WaitTimeout`; and with `TransportError`.
    */
-  result(options?: { readonly timeout?: DurationInput }): Promise<R>
+  result(options?: { readonly timeout?: DurationInput | undefined }): Promise<R>
 }
 
 /** Options of a remote control command. */
 export interface ControlOptions {
   /** Arguments of the command, such as `task_id`. Defaults to none. */
-  readonly arguments?: Readonly<Record<string, unknown>>
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined
   /** Names of the workers that are to execute the command. Defaults to all. */
-  readonly destination?: ReadonlyArray<string>
+  readonly destination?: ReadonlyArray<string> | undefined
   /**
    * How long to wait for replies. The wait ends early when each worker in `destination` has replied. Defaults to 1 second.
    */
-  readonly timeout?: DurationInput
+  readonly timeout?: DurationInput | undefined
 }
 
 /**
@@ -218,7 +222,8 @@ export class CeleryClient implements AsyncDisposable {
   }
 
   async #submit<R>(task: string, options: CeleryTask, chain: ReadonlyArray<Signature>): Promise<CeleryJob<R>> {
-    const { args = [], kwargs = {}, id = generateId(), delay, expires, priority, timeLimit, headers = {} } = options
+    const { args = [], kwargs = {}, id = generateId(), delay, expires, priority, headers = {} } = options
+    const { timeLimit } = parseLimits({ timeLimit: options.timeLimit })
     const reserved = Object.keys(headers).find(isReservedHeader)
     if (reserved !== undefined) refuseInput("headers", `${reserved} is reserved by Celery's protocol`)
     if (priority !== undefined) wholeNumber("priority", priority, { min: 0, max: 9 })

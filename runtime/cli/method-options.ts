@@ -1,9 +1,9 @@
 /** The options of methods in words, for `callboard actors` and `callboard doctor`. */
-import type { HeldOptions } from "../cluster/directory.ts"
+import type { AppliedOptions } from "../cluster/directory.ts"
 import { spoken } from "../options/duration.ts"
 import { INHERITED_NAMES, type InheritedOption } from "../options/inherited.ts"
 
-type Words = { readonly [Name in InheritedOption]: (value: HeldOptions[Name]["value"]) => string }
+type Words = { readonly [Name in InheritedOption]: (value: AppliedOptions[Name]["value"]) => string }
 
 const secondsText = (seconds: number): string => spoken(Math.round(seconds * 1_000))
 
@@ -12,7 +12,7 @@ const kept = (seconds: number): string => {
   return seconds === 0 ? "not at all" : secondsText(seconds)
 }
 
-type Policy = HeldOptions["retry"]["value"]
+type Policy = AppliedOptions["retry"]["value"]
 
 const waits = ({ backoff, interval }: Policy): ReadonlyArray<string> => {
   if (interval !== undefined) return [`after ${interval.map(secondsText).join(", ")}`]
@@ -41,7 +41,7 @@ const WORDS: Words = {
   onLost: (value) => value,
 }
 
-const wordsOf = <Name extends InheritedOption>(options: HeldOptions, name: Name): string =>
+const wordsOf = <Name extends InheritedOption>(options: AppliedOptions, name: Name): string =>
   WORDS[name](options[name].value)
 
 /** An option that holds, in words. */
@@ -51,5 +51,5 @@ export interface OptionText {
   readonly from: string
 }
 
-export const optionTexts = (options: HeldOptions): ReadonlyArray<OptionText> =>
+export const optionTexts = (options: AppliedOptions): ReadonlyArray<OptionText> =>
   INHERITED_NAMES.map((name) => ({ name, text: wordsOf(options, name), from: options[name].from }))

@@ -285,7 +285,9 @@ export class Client implements AsyncDisposable {
   }
 
   /** Names of the groups that have jobs, a page at a time: `next` of one page is `after` of the next. */
-  async groups(page: { readonly limit?: number; readonly after?: string } = {}): ReturnType<typeof listGroups> {
+  async groups(
+    page: { readonly limit?: number | undefined; readonly after?: string | undefined } = {},
+  ): ReturnType<typeof listGroups> {
     refuseUnknown(page, { limit: true, after: true }, "groups()")
     return listGroups(this.connection, page)
   }
@@ -379,7 +381,10 @@ export class Client implements AsyncDisposable {
    * The durable steps of a job that have ended, in the order in which they did. Pass `next` on as `after` until there is none.
    * Fails with `not-found`, `gone`, and `invalid-input`, naming the option.
    */
-  async steps(id: string, options: { readonly limit?: number; readonly after?: string } = {}): Promise<StepPage> {
+  async steps(
+    id: string,
+    options: { readonly limit?: number | undefined; readonly after?: string | undefined } = {},
+  ): Promise<StepPage> {
     refuseUnknown(options, { limit: true, after: true }, "steps()")
     const { limit = 100, after } = options
     wholeNumber("limit", limit, { min: 1, max: 1_000 })
@@ -493,7 +498,7 @@ export class Client implements AsyncDisposable {
   }
 
   /** Pauses a queue: it takes tasks and gives none out until it is resumed. Fails with `invalid-input`. */
-  async pause(queue: string, options: { readonly by?: string } = {}): Promise<void> {
+  async pause(queue: string, options: { readonly by?: string | undefined } = {}): Promise<void> {
     refuseUnknown(options, { by: true }, "pause()")
     await pauseQueue(this.connection.store, queue, options.by)
   }

@@ -41,7 +41,7 @@ export interface HttpClientSettings {
   /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
   readonly token?: string | undefined
   /** Longest wait for an answer of the service, beside the wait for a job's end: 1 ms to 1 day. Defaults to 10 seconds. */
-  readonly timeout?: DurationInput
+  readonly timeout?: DurationInput | undefined
 }
 
 const checkSettings = optionsChecker(
@@ -91,7 +91,7 @@ export interface HttpClient {
    */
   submitMany(
     submissions: ReadonlyArray<Submission>,
-    options?: { readonly atomic?: boolean },
+    options?: { readonly atomic?: boolean | undefined },
   ): Promise<ReadonlyArray<Receipt | CallboardError>>
   /** A handle of a job by its id. No request is sent until a method is called. */
   job<R = unknown>(id: string): HttpJob<R>

@@ -9,7 +9,7 @@ import { compact } from "../protocol/compact.ts"
 /** The settings of `connect`. Parameters of the URL set `namespace` (`?ns=`) and `lease` too, and are overridden by these. */
 export interface ClientSettings extends OptionsFor<"connect"> {
   /** Wait before the n-th try to connect again, with n from 1. Defaults to the transport's own waits. */
-  readonly reconnectDelay?: (tries: number) => DurationInput
+  readonly reconnectDelay?: ((tries: number) => DurationInput) | undefined
 }
 
 /** Options that are no settings of the configuration. */

@@ -26,7 +26,7 @@ const Waits = Schema.Struct({
 })
 
 /** The options of a method that hold. Durations are in seconds. */
-const HeldOptions = Schema.Struct({
+const AppliedOptions = Schema.Struct({
   timeLimit: held(Schema.Struct({ hard: Schema.NullOr(Schema.Finite), soft: Schema.optionalKey(Schema.Finite) })),
   retry: held(
     Schema.Struct({
@@ -42,11 +42,11 @@ const HeldOptions = Schema.Struct({
   failureTtl: held(Schema.Finite),
   onLost: held(Schema.Literals(["redeliver", "fail"])),
 }).annotate({
-  identifier: "HeldOptions",
+  identifier: "AppliedOptions",
   description:
     "The options that hold unless a task sets its own. Durations are in seconds; `timeLimit.hard`: `null` means no limit; `resultTtl` and `failureTtl`: -1 means kept indefinitely",
 })
-export type HeldOptions = typeof HeldOptions.Type
+export type AppliedOptions = typeof AppliedOptions.Type
 
 const MethodDescription = Schema.Struct({
   name: Schema.String,
@@ -62,7 +62,7 @@ const MethodDescription = Schema.Struct({
       keyed: Schema.Boolean,
     }),
   ),
-  options: Schema.optionalKey(HeldOptions),
+  options: Schema.optionalKey(AppliedOptions),
   params: Schema.optionalKey(Schema.Array(Schema.String)),
   /** Arguments that must not be shown anywhere: all of them, or those with these names. */
   redact: Schema.optionalKey(Schema.Union([Schema.Boolean, Schema.Array(Schema.String)])),

@@ -21,7 +21,7 @@ export interface Token {
   readonly token: string
   readonly scopes: ReadonlyArray<TokenScope>
   /** Name of the person or program that holds the token, for people; nothing is decided by it. */
-  readonly name?: string
+  readonly name?: string | undefined
 }
 
 const Text = Schema.String.check(Schema.isMinLength(1))

@@ -143,20 +143,24 @@ export const inCode = <A, C, D, W extends Audience>(
 
 /** The settings as the configuration file holds them. */
 export type InFile<T> = {
-  readonly [K in keyof T]?: T[K] extends Group<infer F, Audience>
-    ? InFile<F>
-    : T[K] extends { readonly schema: Schema.Codec<infer A> }
-      ? A
-      : never
+  readonly [K in keyof T]?:
+    | (T[K] extends Group<infer F, Audience>
+        ? InFile<F>
+        : T[K] extends { readonly schema: Schema.Codec<infer A> }
+          ? A
+          : never)
+    | undefined
 }
 
 /** The settings as options of a function. */
 export type InCode<T> = {
-  readonly [K in keyof T]?: T[K] extends Group<infer F, Audience>
-    ? InCode<F>
-    : T[K] extends { readonly code: Schema.Codec<infer C> }
-      ? C
-      : never
+  readonly [K in keyof T]?:
+    | (T[K] extends Group<infer F, Audience>
+        ? InCode<F>
+        : T[K] extends { readonly code: Schema.Codec<infer C> }
+          ? C
+          : never)
+    | undefined
 }
 
 /** The names of the settings for an audience. */

@@ -10,7 +10,7 @@ import { DEFAULTS, type HttpOptions, type OptionsFor, TABLE } from "../config/ta
 import { CallboardError } from "../errors.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
-import { AnyFunction, AnyObject, AnySignal, optionsChecker } from "../options/check.ts"
+import { AnyFunction, AnyObject, AnySignal, type Given, optionsChecker } from "../options/check.ts"
 import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
 import { isObject } from "../protocol/guards.ts"
@@ -34,41 +34,41 @@ import { submitRoutes } from "./submit.ts"
 
 export interface HttpAppOptions extends Pick<HttpOptions, "origins" | "page">, Pick<OptionsFor<"serve">, "maxBody"> {
   /** Tokens, each with its scopes. Without any, say `loopbackOnly: true` or `open: true`. Defaults to none. */
-  readonly tokens?: ReadonlyArray<Token>
+  readonly tokens?: ReadonlyArray<Token> | undefined
   /**
    * Without tokens: every request that reaches the application may do everything, except from pages of other origins. For
    * an application that authenticates requests before they get here. Defaults to false.
    */
-  readonly open?: boolean
+  readonly open?: boolean | undefined
   /**
    * Whether `/readyz` says yes while the transport is within reach, or why not; without the transport it says no.
    * Defaults to true.
    */
-  readonly ready?: () => boolean | string
+  readonly ready?: (() => boolean | string) | undefined
   /**
    * Answer only requests that name this machine as their host: for an application that listens on loopback. Defaults to
    * false.
    */
-  readonly loopbackOnly?: boolean
+  readonly loopbackOnly?: boolean | undefined
   /** When this signal fires, waits and streams end, and later requests are refused with 503. Defaults to never. */
-  readonly closing?: AbortSignal
+  readonly closing?: AbortSignal | undefined
   /**
    * How often an idle stream of events sends a comment, so that proxies keep it open, 1 ms at least. Defaults to 5
    * seconds.
    */
-  readonly keepAlive?: DurationInput
+  readonly keepAlive?: DurationInput | undefined
   /**
    * What requests may hold at a time. Defaults to 64 MiB of bodies, each within 30 seconds, and to 1,000 streams of events, 100
    * for each token.
    */
-  readonly bounds?: Partial<Bounds>
+  readonly bounds?: Given<Partial<Bounds>> | undefined
   /** Where faults are logged. Defaults to standard output. */
-  readonly log?: Log | LogSink
+  readonly log?: Log | LogSink | undefined
   /**
    * What `/metrics` answers with; false: 404. Defaults to the metrics of queues and connection; give a service's own
    * `metrics` to add those of its worker.
    */
-  readonly metrics?: MetricsText | false
+  readonly metrics?: MetricsText | false | undefined
 }
 
 /**

@@ -1,6 +1,8 @@
 /** Bounds of the service: deadlines, and what requests hold at a time. */
 import { CallboardError } from "../errors.ts"
+import type { Given } from "../options/check.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { compact } from "../protocol/compact.ts"
 import { READ_DEADLINE_MS } from "../routes/bounds.ts"
 import { TransportError } from "../transport/mod.ts"
 import { within } from "../transport/timers.ts"
@@ -95,8 +97,8 @@ export class Budget {
   /** Open streams of each token that has some. */
   readonly #perToken = new Map<string, number>()
 
-  constructor(bounds: Partial<Bounds> = {}) {
-    this.#bounds = { ...BOUNDS, ...bounds }
+  constructor(bounds: Given<Partial<Bounds>> = {}) {
+    this.#bounds = { ...BOUNDS, ...compact(bounds) }
     this.#bodyMs = milliseconds("bounds.bodyTimeout", this.#bounds.bodyTimeout)
   }
 

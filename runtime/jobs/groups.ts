@@ -78,7 +78,7 @@ export const MAX_GROUPS = 1_000
 /** Names of groups with jobs, in the order of their names; `next` is where the next page begins. */
 export const listGroups = async (
   { store, jobs }: Connection,
-  { limit = 100, after }: { readonly limit?: number; readonly after?: string } = {},
+  { limit = 100, after }: { readonly limit?: number | undefined; readonly after?: string | undefined } = {},
 ): Promise<{ readonly groups: ReadonlyArray<string>; readonly next?: string }> => {
   if (!(Number.isInteger(limit) && limit >= 1 && limit <= MAX_GROUPS)) {
     throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MAX_GROUPS}`, {

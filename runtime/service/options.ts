@@ -11,30 +11,30 @@ import type { Service } from "./service.ts"
 /** The options of `serve()`: the settings that are not for the command line alone, and those that only code can give. */
 export interface ServeOptions extends OptionsFor<"serve" | "connect">, Pick<ClientSettings, "reconnectDelay"> {
   /** Actors to run. None: no worker is started (HTTP only). */
-  readonly actors?: ReadonlyArray<ActorDefinition>
+  readonly actors?: ReadonlyArray<ActorDefinition> | undefined
   /** Serves HTTP with these options. Defaults to false: no HTTP. */
-  readonly http?: HttpOptions | false
+  readonly http?: HttpOptions | false | undefined
   /** Stop on SIGINT, SIGTERM, SIGQUIT and SIGHUP. Defaults to true. */
-  readonly signals?: boolean
+  readonly signals?: boolean | undefined
   /** Least level that is logged. Defaults to the level of `log`, else to `info`. */
-  readonly logLevel?: LogLevel
+  readonly logLevel?: LogLevel | undefined
   /** Levels of loggers by name: `{"callboard.http": "warn"}`. Defaults to none. */
-  readonly logLevels?: Readonly<Record<string, LogLevel>>
+  readonly logLevels?: Readonly<Record<string, LogLevel>> | undefined
   /** Form of a line. Defaults to `pretty` on a terminal, else `logfmt`. */
-  readonly logFormat?: LogFormat
+  readonly logFormat?: LogFormat | undefined
   /** Colours of `pretty`. Defaults to `auto`: on a terminal, unless NO_COLOR or FORCE_COLOR say otherwise. */
-  readonly logColor?: ColourChoice
+  readonly logColor?: ColourChoice | undefined
   /**
    * The application's own log, or an adapter to it; nothing is written anywhere else then. Defaults to standard output.
    */
-  readonly log?: Log | LogSink
+  readonly log?: Log | LogSink | undefined
   /** Run in order after each failed attempt is stored; one that returns false ends the chain. */
-  readonly onFailure?: ReadonlyArray<FailureHandler>
+  readonly onFailure?: ReadonlyArray<FailureHandler> | undefined
   /** Called once per settled job, after it is stored. */
-  readonly onSettled?: (settlement: Settlement) => void
+  readonly onSettled?: ((settlement: Settlement) => void) | undefined
   /**
    * Called once, when the worker consumes for the first time and HTTP, if any, listens. An error that it throws is
    * logged.
    */
-  readonly onReady?: (service: Service) => unknown
+  readonly onReady?: ((service: Service) => unknown) | undefined
 }

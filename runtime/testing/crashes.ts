@@ -30,18 +30,18 @@ export interface CrashOptions<Seen> {
   readonly method: string
   readonly input?: unknown
   /** Called before each run: resets what the handler changes outside of its job. */
-  readonly begin?: () => void
+  readonly begin?: (() => void) | undefined
   /** Returns what the handler has done outside of its job, to be compared with the run without a crash. */
   readonly look: () => Seen
   /** Cancels the job at this write, counted from 0. By default no run is cancelled. */
-  readonly cancelAt?: number
+  readonly cancelAt?: number | undefined
   /**
    * Whether the first worker stands still until the job has ended, and then goes on, instead of dying. Defaults to
    * false.
    */
-  readonly freeze?: boolean
+  readonly freeze?: boolean | undefined
   /** Wraps the driver, for tests that must notice a fault in it. */
-  readonly wrap?: (driver: Driver) => Driver
+  readonly wrap?: ((driver: Driver) => Driver) | undefined
 }
 
 const CRASH_OPTIONS = {

@@ -52,18 +52,18 @@ export {
 
 export interface RunOptions {
   /** Other actors to serve, to which this one submits. Default: none. */
-  readonly actors?: ReadonlyArray<ActorDefinition>
+  readonly actors?: ReadonlyArray<ActorDefinition> | undefined
   /** Handlers that run at the same time, 1–10,000. Default: 4. */
-  readonly concurrency?: number
+  readonly concurrency?: number | undefined
   /** Longest wait of `call` and `drain`; after it they fail and name the jobs that have not ended. Default: 5 seconds. */
-  readonly timeout?: DurationInput
+  readonly timeout?: DurationInput | undefined
   /**
    * Wait before the next attempt of a failed job. `none` retries at once, whatever the method's back-off or
    * `job.retry({ after })` says; `real` waits as in production. Default: `none`.
    */
-  readonly backoff?: "none" | "real"
+  readonly backoff?: "none" | "real" | undefined
   /** A clock that the test turns. `call`, `drain` and `close` turn it as far as they need. Absent: the real time. */
-  readonly clock?: VirtualClock
+  readonly clock?: VirtualClock | undefined
 }
 
 /** One function for each method of the actor, which submits a task and resolves with its job once the task is stored. */
@@ -97,7 +97,7 @@ export interface ActorRun<A extends AnyActor> extends AsyncDisposable {
    * Resolves when every job has ended, also those that jobs submit meanwhile. Fails with {@link NotDrained} after the
    * timeout (default: that of the run).
    */
-  drain(options?: { readonly timeout?: DurationInput }): Promise<void>
+  drain(options?: { readonly timeout?: DurationInput | undefined }): Promise<void>
   /** Waits up to a second for running handlers, then releases the actors' resources. */
   close(): Promise<void>
 }
@@ -211,7 +211,7 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
     })
   }
 
-  async drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
+  async drain(options: { readonly timeout?: DurationInput | undefined } = {}): Promise<void> {
     refuseUnknown(options, { timeout: true }, "drain()")
     const timeoutMs = options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout)
     return this.#inTime(this.#drain(timeoutMs), timeoutMs)

@@ -25,14 +25,14 @@ export interface VirtualClock extends Disposable {
    * Lets time pass until the promise settles, and returns what it resolves with. Fails with {@link StillWaiting} when it has
    * not settled `within` so much of it (default: 1 hour).
    */
-  until<A>(promise: Promise<A>, options?: { readonly within?: DurationInput }): Promise<A>
+  until<A>(promise: Promise<A>, options?: { readonly within?: DurationInput | undefined }): Promise<A>
 }
 
 export interface VirtualClockOptions {
   /** Default: the present, or the beginning of 2030 with a seed, so that every run of it is the same. */
-  readonly start?: Date
+  readonly start?: Date | undefined
   /** Default: none. */
-  readonly seed?: number
+  readonly seed?: number | undefined
 }
 
 const CLOCK_OPTIONS = { start: true, seed: true } satisfies Readonly<Record<keyof VirtualClockOptions, true>>
@@ -121,7 +121,7 @@ class Clock extends EventLoop implements VirtualClock {
     return this.#inTurn(() => this.runTo(this.elapsed + ms))
   }
 
-  until<A>(promise: Promise<A>, options: { readonly within?: DurationInput } = {}): Promise<A> {
+  until<A>(promise: Promise<A>, options: { readonly within?: DurationInput | undefined } = {}): Promise<A> {
     refuseUnknown(options, { within: true }, "until()")
     const { within = MAX_WAIT } = options
     const withinMs = milliseconds("within", within)
@@ -148,9 +148,9 @@ class Clock extends EventLoop implements VirtualClock {
 
 export interface SeedOptions {
   /** How many seeds. Default: 100. */
-  readonly seeds?: number
+  readonly seeds?: number | undefined
   /** The first seed; the others follow it. Default: 1. */
-  readonly from?: number
+  readonly from?: number | undefined
 }
 
 const SEED_OPTIONS = { seeds: true, from: true } satisfies Readonly<Record<keyof SeedOptions, true>>

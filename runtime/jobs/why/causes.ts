@@ -3,7 +3,7 @@
  * queue), then whether workers are there, then whether they serve the actor, then the position in the queue.
  */
 
-import type { HeldOptions, WorkerDescription } from "../../cluster/directory.ts"
+import type { AppliedOptions, WorkerDescription } from "../../cluster/directory.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { shellWord } from "../../log/shell-word.ts"
 import { NO_LIMIT_MS, spoken } from "../../options/duration.ts"
@@ -55,7 +55,7 @@ const secondsSince = (since: string | undefined, now: number): string =>
 const ending = (id: string): string => `to restart that worker: callboard cancel ${shellWord(id)} --terminate`
 
 /** The options of the job's method that hold now. */
-const optionsOf = ({ actors, actor, method }: WaitFacts): HeldOptions | undefined =>
+const optionsOf = ({ actors, actor, method }: WaitFacts): AppliedOptions | undefined =>
   actors?.find(({ name }) => name === actor)?.methods.find(({ name }) => name === method)?.options
 
 /** Who set an option, in words: `actor mail`, `method mail.send`, `variable CALLBOARD_TIME_LIMIT`. */
@@ -93,7 +93,7 @@ const decidedBy = (facts: WaitFacts): string => {
   }
 }
 
-const retriesOf = (facts: WaitFacts, { retry }: HeldOptions, { name }: JobError): string => {
+const retriesOf = (facts: WaitFacts, { retry }: AppliedOptions, { name }: JobError): string => {
   const { record } = facts
   const own = maxRetriesOf(record)
   const max = own ?? retry.value.max

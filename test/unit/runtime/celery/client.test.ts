@@ -32,6 +32,10 @@ test("an option that a task, a link or a command does not have is refused by nam
   const first = { task: "sums.add", args: [1, 1] }
   await expect(celery.chain(first, link)).rejects.toThrow("delay is not an option")
   await expect(celery.chain(link, first)).rejects.toThrow("delay is not an option")
+  const limited = { timeLimit: { hard: 1, sfot: 1 } }
+  await expect(celery.submit("sums.add", limited)).rejects.toThrow(
+    "timeLimit.sfot is not an option of submit() (did you mean timeLimit.soft?)",
+  )
   const options = { timeout: "1s", task_id: "a" }
   await expect(celery.control("revoke", options)).rejects.toThrow("task_id is not an option")
   expect(queues).toEqual([])

@@ -1,10 +1,14 @@
 /** What is `undefined` in options is absent: so types without `exactOptionalPropertyTypes` have it. */
-import { actor, connect } from "callboard"
+import { actor, connect, http } from "callboard"
+import { forEachSeed, runActor, virtualClock } from "callboard/testing"
 import { describe, expect, test } from "vitest"
 import { Listeners } from "../../../../runtime/board/notifications.ts"
+import { resolveConfig } from "../../../../runtime/config/resolving.ts"
+import { SETTINGS } from "../../../../runtime/config/settings.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { SubmissionSchema } from "../../../../runtime/jobs/submission/submission.ts"
 import { mergePatch } from "../../../../runtime/protocol/meta-patch.ts"
+import { settingsOf } from "../../../../runtime/service/settings.ts"
 import { keep } from "../../../support/servers/keep.ts"
 
 /** Given without types, as code that passes options on gives them. */
@@ -55,6 +59,65 @@ test("so are those of a method, a job board and a revocation", async () => {
     await client.revoke({ header: "h", values: ["v"], ...untyped({ ttl: undefined, terminate: undefined }) }),
   ).toMatchObject({
     terminate: false,
+  })
+})
+
+describe("a setting that is undefined is as if absent", () => {
+  /** Each of these names, `undefined`, in the place where the setting is. */
+  const absent = (paths: ReadonlyArray<string>): Readonly<Record<string, unknown>> => {
+    const given: Record<string, Record<string, undefined> | undefined> = {}
+    for (const path of paths) {
+      const [name = "", inner] = path.split(".")
+      given[name] = inner === undefined ? undefined : { ...given[name], [inner]: undefined }
+    }
+    return given
+  }
+  const all = SETTINGS.map(({ path }) => path)
+  const forClients = SETTINGS.filter((setting) => setting.for === "connect").map(({ path }) => path)
+  const forServices = SETTINGS.filter((setting) => setting.for !== "command").map(({ path }) => path)
+
+  test("in the configuration file", () => {
+    const { config, entries } = resolveConfig({ file: { name: "callboard.config.ts", value: absent(all) } })
+    expect(config).toEqual({})
+    expect(entries.filter(({ origin }) => origin !== "default")).toEqual([])
+  })
+
+  test("of a client", async () => {
+    const client = keep(await connect(`memory://${generateId()}`, untyped(absent([...forClients, "reconnectDelay"]))))
+    await client.submit("text.count")
+  })
+
+  test("of a service and of a client that runs jobs itself", () => {
+    const http = absent(["port", "host", "tokens", "origins", "page"])
+    const own = absent(["actors", "signals", "log", "logLevel", "onFailure", "onSettled", "onReady"])
+    const given = settingsOf(untyped({ ...absent(forServices), ...own, http }))
+    expect(given).toEqual(settingsOf({ http: {} }))
+  })
+
+  test("of the HTTP application", async () => {
+    const client = await start()
+    const bounds = absent(["bodyBytes", "bodyTimeout", "streams", "streamsPerToken"])
+    const app = http(client, {
+      open: true,
+      ...untyped({ ...absent(["tokens", "ready", "closing", "keepAlive", "log"]), bounds }),
+    })
+    const sent = { method: "POST", headers: { "content-type": "application/json" }, body: '{"task": "text.count"}' }
+    expect((await app.request("/v1/jobs", sent)).status).toBe(202)
+  })
+
+  test("of a run in a test, of a virtual clock and of seeds", async () => {
+    const text = actor("text", { methods: { run: () => 1 } })
+    const options = absent(["actors", "concurrency", "timeout", "backoff", "clock"])
+    const run = keep(await runActor(text, untyped(options)))
+    expect(await run.call.run()).toBe(1)
+    await run.drain(untyped({ timeout: undefined }))
+    {
+      using clock = virtualClock(untyped({ start: undefined, seed: undefined }))
+      await clock.until(Promise.resolve(), untyped({ within: undefined }))
+    }
+    let seeds = 0
+    await forEachSeed(untyped({ seeds: undefined, from: undefined }), async () => void seeds++)
+    expect(seeds).toBe(100)
   })
 })
 

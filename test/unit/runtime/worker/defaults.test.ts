@@ -1,5 +1,5 @@
 /** Options that actor and service set for methods hold wherever a method runs, and a task's own options win. */
-import { actor, connect, connectSync, type JobHandle, type ServeOptions } from "callboard"
+import { actor, connect, connectSync, type JobHandle } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { keep } from "../../../support/servers/keep.ts"
@@ -179,10 +179,10 @@ test("with onLost fail from the service a job fails if its worker stops, unless 
 })
 
 test("an option of the service that is undefined is as if absent, also within an option", async () => {
-  const absent: ServeOptions = {}
   const { client } = await start([hangs], {
-    ...absent,
-    ...({ timeLimit: undefined, onLost: undefined, resultTtl: undefined } as object),
+    timeLimit: undefined,
+    onLost: undefined,
+    resultTtl: undefined,
     retry: { max: 1, interval: undefined, backoff: { base: 5, factor: undefined } },
   })
   const methods = (await client.actors())[0]?.methods

@@ -1,7 +1,7 @@
 /** The order of causes when several hold, and causes that no test can bring about with a real board. Pure: facts in, causes out. */
 import type { WorkerDescription } from "callboard"
 import { describe, expect, test } from "vitest"
-import type { HeldOptions } from "../../../../../runtime/cluster/directory.ts"
+import type { AppliedOptions } from "../../../../../runtime/cluster/directory.ts"
 import type { WaitFacts } from "../../../../../runtime/jobs/why/cause.ts"
 import { causesOf } from "../../../../../runtime/jobs/why/causes.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
@@ -226,7 +226,7 @@ describe("what is told", () => {
   })
 
   describe("the option that decided, and who set it", () => {
-    const options = (change: Partial<HeldOptions>): HeldOptions => ({
+    const options = (change: Partial<AppliedOptions>): AppliedOptions => ({
       timeLimit: { value: { hard: 1_800 }, from: "default" },
       retry: { value: { max: 0 }, from: "default" },
       resultTtl: { value: 60, from: "default" },
@@ -234,7 +234,7 @@ describe("what is told", () => {
       onLost: { value: "redeliver", from: "default" },
       ...change,
     })
-    const served = (change: Partial<HeldOptions> = {}) => ({
+    const served = (change: Partial<AppliedOptions> = {}) => ({
       actors: [{ name: "mail", queue: "post", methods: [{ name: "send", options: options(change) }] }],
     })
     const error = { name: "E", message: "no", reason: "handler" }
@@ -271,7 +271,7 @@ describe("what is told", () => {
     test("the time limit of an attempt that runs", () => {
       const started: JobRecord = { ...record, state: "started", attempt: 1, worker: "w1", startedAt: NOW - 3_000 }
       const workers = [worker({ startedAt: new Date(NOW - 60_000).toISOString() })]
-      const told = (change: Partial<HeldOptions>, own?: { readonly hard?: number; readonly soft?: number }) =>
+      const told = (change: Partial<AppliedOptions>, own?: { readonly hard?: number; readonly soft?: number }) =>
         only({ workers, record: own === undefined ? started : { ...started, timeLimit: own }, ...served(change) })
           ?.message
       const ran = "it is not waiting: attempt 1 has been running on w1 for 3 s"
@@ -289,7 +289,7 @@ describe("what is told", () => {
       expect(told({}, { soft: 5 })).toBe(`${ran}; time limit 30 minutes (default)`)
     })
 
-    test.each<readonly [failed: object, held: Partial<HeldOptions>, why: string]>([
+    test.each<readonly [failed: object, held: Partial<AppliedOptions>, why: string]>([
       [{ error }, {}, "; no retries (default)"],
       [{ error }, { retry: { value: { max: 0 }, from: "method" } }, "; no retries (method mail.send)"],
       [{ error, retries: 1 }, { retry: { value: { max: 1 }, from: "service" } }, "; after 1 retry (service)"],
