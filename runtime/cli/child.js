@@ -195,7 +195,7 @@ export class Restarted {
       return false
     }
     if (livedMs > STABLE_MS) this.#waitMs = FIRST_WAIT_MS
-    note(`${name} ${how}; starting it again in ${this.#waitMs / 1_000} s`)
+    note(`${name} ${how}; restarting it in ${this.#waitMs / 1_000} s`)
     this.#timer = setTimeout(() => this.#run(start()), this.#waitMs)
     this.#waitMs = Math.min(MAX_WAIT_MS, this.#waitMs * 2)
     return true

@@ -76,7 +76,7 @@ const summary = {
   priority: Schema.Int,
   front: Schema.optionalKey(Schema.Literal(true)),
   state: StateSchema,
-  celeryState: Schema.String.annotate({ description: "The state as Celery calls it" }),
+  celeryState: Schema.String.annotate({ description: "Celery's name of the state" }),
   run: Count,
   attempts: Count,
   retries: Count,

@@ -309,7 +309,7 @@ export const FIELDS: Readonly<Record<keyof OwnFields, Field>> = {
   key: { ...field("key", isIdText, ID), unknown: "refuse", unsupported: true },
   peek: { ...field("peek", isIdText, ID), unknown: "refuse", unsupported: true },
   run: field("run", isRun, `must be a whole number from 1 to ${MAX_RUNS}`),
-  from: field("from", isRuns, `must be at most ${MAX_FROM} numbers of runs`),
+  from: field("from", isRuns, `must be a list of at most ${MAX_FROM} run numbers`),
   hops: field("hops", isHops, "must be a whole number, 0 or more"),
   submittedAt: field("submittedAt", isMoment, "must be milliseconds since the epoch"),
   front: field("front", isFlag, "must be true or false"),

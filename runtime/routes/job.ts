@@ -178,7 +178,7 @@ export const JOB_ROUTES = {
   "PATCH /v1/jobs/{id}/meta": {
     operation: "patchMeta",
     group: "Jobs",
-    summary: "Change the meta data of a job",
+    summary: "Change the metadata of a job",
     description:
       "A merge patch (RFC 7396): sets fields, and removes a field with `null`. If the handler of a running job changes the same field, the value from this request wins.",
     scope: "admin",

@@ -37,7 +37,7 @@ test("callboard worker: told as blocked by workers, why and stats; ended by canc
   expect(cancelled).toMatchObject({ code: 0, stdout: "spins  cancelled\n" })
   expect(cancelled.stderr).toMatch(/cannot be interrupted.*callboard cancel spins --terminate/)
   expect((await project.ask("cancel", "spins", "--terminate")).stderr).toMatch(/whose process exits within ten seconds/)
-  await worker.waitForLine(/the worker was ended by SIGKILL; starting it again in 1 s/, 60_000)
+  await worker.waitForLine(/the worker was ended by SIGKILL; restarting it in 1 s/, 60_000)
   await eventually(async () => (await project.json<{ state: string }>("job", "behind")).state === "succeeded", {
     deadline: 60_000,
     message: "the new process runs what was behind it",

@@ -187,7 +187,7 @@ export default actor("ends", { methods: {
   await using _dev = dev
   const exits = await project.json<{ id: string }>("submit", "ends.exit")
   const [, shown = ""] = await dev.waitForLine(
-    /^callboard: the process that runs the actors ended with exit code 3, while it ran ends\.exit …(\S+); starting again$/,
+    /^callboard: the process that runs the actors ended with exit code 3, while it ran ends\.exit …(\S+); restarting$/,
   )
   expect(exits.id).toContain(shown)
   await dev.waitForLine(/^reloaded: ends$/)
@@ -198,7 +198,7 @@ export default actor("ends", { methods: {
   // The process reports every 200 ms what runs: it has, once a timer of 500 ms has come to its end in it.
   expect(await post(url, "ends.rest", {})).toMatchObject({ state: "succeeded" })
   process.kill(Number(pid), "SIGKILL")
-  await dev.waitForLine(/ended by SIGKILL, while it ran ends\.wait …[^;]+; starting again$/)
+  await dev.waitForLine(/ended by SIGKILL, while it ran ends\.wait …[^;]+; restarting$/)
   dev.kill("SIGTERM")
   expect(await dev.exited).toEqual({ code: 0, signal: null })
 })

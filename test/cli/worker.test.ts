@@ -169,7 +169,7 @@ test.concurrent("a worker that was killed starts again, and its job runs to the 
   // The attempt counts once the record says `started`. An attempt that dies within its first moment leaves no trace.
   await eventually(async () => (await find(project, "job")).state === "started")
   process.kill(Number(pid), "SIGKILL")
-  await worker.waitForLine(/the worker was ended by SIGKILL; starting it again in 1 s/)
+  await worker.waitForLine(/the worker was ended by SIGKILL; restarting it in 1 s/)
   await worker.waitForLine(/^napping \d+ 2/)
   const job = await eventually(async () => {
     const found = await find(project, "job")
@@ -200,7 +200,7 @@ test.concurrent.each([
     await project.json("submit", "ends", JSON.stringify({ code }), "--id", "ends")
     const who = processes === 1 ? "the worker" : "worker [12]"
     await worker.waitForLine(
-      new RegExp(`${who} ended unexpectedly with exit code ${code}; starting it again in 1 s`),
+      new RegExp(`${who} ended unexpectedly with exit code ${code}; restarting it in 1 s`),
       15_000,
     )
     await eventually(async () => (await find(project, "ends")).state === "failed", {
@@ -241,7 +241,7 @@ test.concurrent.each([1, 2])(
       { deadline: 30_000, message: "/readyz says that it is stuck" },
     )
     const who = processes === 1 ? "the worker" : "worker [12]"
-    await worker.waitForLine(new RegExp(`${who} ended unexpectedly with exit code 5; starting it again in 1 s`), 30_000)
+    await worker.waitForLine(new RegExp(`${who} ended unexpectedly with exit code 5; restarting it in 1 s`), 30_000)
     await project.json("submit", "works.echo", "--id", "echo")
     await eventually(async () => (await find(project, "echo")).state === "succeeded", {
       deadline: 60_000,
@@ -285,7 +285,7 @@ describe.concurrent("what cannot start", () => {
     const { code, stderr } = await project.run("worker", "--processes", "2", "-n", "pool")
     expect(code).toBe(1)
     for (const seat of [1, 2]) {
-      expect(stderr.match(new RegExp(`worker ${seat} was ended by SIGKILL; starting it again`, "g"))).toHaveLength(4)
+      expect(stderr.match(new RegExp(`worker ${seat} was ended by SIGKILL; restarting it`, "g"))).toHaveLength(4)
       expect(stderr).toContain(`worker ${seat} was ended by SIGKILL 5 times before it was ready; giving up`)
     }
   }, 60_000)

@@ -180,7 +180,7 @@ class Supervisor {
     }
     if (outdated) return
     const isUnasked = !devProcess.isEnding && (state === "ready" || state === "leaving")
-    if (isUnasked) note(`${endText(devProcess, exitCode, signal)}${state === "ready" ? "; starting again" : ""}`)
+    if (isUnasked) note(`${endText(devProcess, exitCode, signal)}${state === "ready" ? "; restarting" : ""}`)
     if (state === "leaving") return
     if (state === "ready" && isUnasked) {
       this.#load()

@@ -228,7 +228,7 @@ export class RunningWorker implements Worker {
     await close()
     const left = buffer.held.values()
     if (left.length > 0)
-      log.error("some tasks could be neither settled nor handed back in time; they will be delivered again", {
+      log.error("some tasks could neither be settled nor handed back in time; they will be delivered again", {
         jobs: left.slice(0, MAX_NAMED).map(({ id }) => id ?? null),
       })
     return {

@@ -241,7 +241,7 @@ export class HandlerProcess {
         try {
           activeRun.job.patchMeta(fieldsOf(received.patch) ?? {})
         } catch (cause) {
-          this.#log.debug("a change of meta data by an isolated handler was refused", { cause: String(cause) })
+          this.#log.debug("a change of metadata by an isolated handler was refused", { cause: String(cause) })
         }
         return
       case "event":

@@ -114,7 +114,7 @@ describe("a worker", () => {
   test.concurrent("is started again when it was killed, and its end in order is that of the launcher", async () => {
     await using child = launch(["worker"], real)
     process.kill(await pidOf(child), "SIGKILL")
-    await child.waitForLine(/^callboard: the worker was ended by SIGKILL; starting it again in 1 s$/)
+    await child.waitForLine(/^callboard: the worker was ended by SIGKILL; restarting it in 1 s$/)
     const [, again] = await eventually(() => {
       const all = [...child.stdout.matchAll(/^bun (\d+) worker$/gm)].map(([, pid]) => Number(pid))
       return all.length === 2 ? all : undefined
