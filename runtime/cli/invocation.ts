@@ -35,7 +35,7 @@ const invocationOf = async (command: Command): Promise<Invocation> => {
     transport,
     output: outputFor({
       ...command.optsWithGlobals<Pick<OutputOptions, "json" | "wide">>(),
-      colour: config.log?.color,
+      colour: config.logColor,
     }),
     withClient: async (use) => {
       await using client = await connect(transport, connectSettings(config))
@@ -61,11 +61,11 @@ export const connectSettings = (config: Config): ClientSettings => given(config,
 /** The log level, which decides whether errors are printed with a stack. Readable also where other settings are invalid. */
 export const wantsStack = (command: Command): boolean => {
   const level: LogLevel = "debug"
-  return (givenSettings(command).get("log.level")?.text ?? process.env["CALLBOARD_LOG_LEVEL"]) === level
+  return (givenSettings(command).get("logLevel")?.text ?? process.env["CALLBOARD_LOG_LEVEL"]) === level
 }
 
 /** Settings that every command takes. */
-export const COMMON_SETTINGS = ["transport", "actors", "log.level", "log.color"]
+export const COMMON_SETTINGS = ["transport", "actors", "logLevel", "logColor"]
 
 /** Settings of commands that run a worker. */
 export const WORKER_SETTINGS = SETTINGS.map((setting) => setting.path).filter(

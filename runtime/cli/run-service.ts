@@ -8,7 +8,8 @@ import { actorsWithDefaults } from "../actor/defaults.ts"
 import { discoverActors } from "../actor/discover.ts"
 import { type Config, DEFAULTS, type HttpOptions, SERVE } from "../config/table.ts"
 import { displayUrl } from "../connection/connect.ts"
-import { type Log, makeLog } from "../log/log.ts"
+import { type Log, type LogSettings, makeLog } from "../log/log.ts"
+import { compact } from "../protocol/compact.ts"
 import type { ServeOptions } from "../service/options.ts"
 import type { Service } from "../service/service.ts"
 import type { TransportError } from "../transport/mod.ts"
@@ -19,15 +20,18 @@ import { given, type Invocation } from "./invocation.ts"
 import { columns, type Output } from "./output.ts"
 import { type PrintedElsewhere, terminalLog } from "./terminal-log.ts"
 
-/** Whether the output is for a person: on a terminal, and neither `--json` nor `log.format` asks for machine output. */
+/** Whether the output is for a person: on a terminal, and neither `--json` nor `logFormat` asks for machine output. */
 export const isWatched = ({ config, output }: Invocation): boolean =>
-  process.stdout.isTTY === true && !output.json && (config.log?.format ?? "pretty") === "pretty"
+  process.stdout.isTTY === true && !output.json && (config.logFormat ?? "pretty") === "pretty"
+
+export const logSettings = ({ logLevel, logLevels, logFormat, logColor }: Config): LogSettings =>
+  compact({ level: logLevel, levels: logLevels, format: logFormat, color: logColor })
 
 /** The log of a long-running command, with short lines on a terminal. */
 export const logOf = (invocation: Invocation, told: PrintedElsewhere = { ready: false, jobs: false }): Log => {
   const { config, output } = invocation
-  if (isWatched(invocation)) return terminalLog(config.log ?? {}, told)
-  return makeLog({ ...(output.json ? { format: "json" } : {}), ...config.log })
+  if (isWatched(invocation)) return terminalLog(logSettings(config), told)
+  return makeLog({ ...(output.json ? { format: "json" } : {}), ...logSettings(config) })
 }
 
 /** The actors of the folder, whose methods have the defaults of the configuration. */

@@ -577,38 +577,38 @@ export const TABLE = {
     /** Serve the dashboard to browsers, at `/`. Defaults to true. */
     page: onOff({ for: "command", text: "Serve the dashboard to browsers, at `/`", default: true }),
   }),
-  /** The log of the command line. */
-  log: group("command", {
-    /** Minimum level of log lines: debug, info, warn, error or none. Defaults to `info`. */
-    level: choice(LOG_LEVELS, {
-      for: "command",
-      text: "Minimum level of log lines: debug, info, warn, error or none",
-      default: "info",
-      flag: "-l, --log-level <level>",
-    }),
-    /** Format of log lines: pretty, logfmt or json. Defaults to `pretty` on a terminal, else `logfmt`. */
-    format: choice(LOG_FORMATS, {
-      for: "command",
-      text: "Format of log lines: pretty, logfmt or json",
-      otherwise: "`pretty` on a terminal, else `logfmt`",
-      here: defaultFormat,
-      flag: "--log-format <format>",
-    }),
-    /**
-     * Colours: auto (on a terminal, unless `NO_COLOR` or `FORCE_COLOR` say otherwise), always or never. Defaults to `auto`.
-     */
-    color: choice(COLOUR_CHOICES, {
-      for: "command",
-      text: "Colours: auto (on a terminal, unless `NO_COLOR` or `FORCE_COLOR` say otherwise), always or never",
-      default: "auto",
-      flag: "--color <when>",
-    }),
-    /** Log levels by logger: `callboard.http=warn`. Defaults to none. */
-    levels: pairs(Schema.Literals(LOG_LEVELS), {
-      for: "command",
-      text: "Log levels by logger: `callboard.http=warn`",
-      otherwise: "none",
-    }),
+  /**
+   * Minimum level of log lines: debug, info, warn, error or none. In code, for a `log` of the application, the default is its
+   * own level. Defaults to `info`.
+   */
+  logLevel: choice(LOG_LEVELS, {
+    for: "serve",
+    text: "Minimum level of log lines: debug, info, warn, error or none",
+    default: "info",
+    flag: "-l, --log-level <level>",
+  }),
+  /** Format of log lines: pretty, logfmt or json. Defaults to `pretty` on a terminal, else `logfmt`. */
+  logFormat: choice(LOG_FORMATS, {
+    for: "serve",
+    text: "Format of log lines: pretty, logfmt or json",
+    otherwise: "`pretty` on a terminal, else `logfmt`",
+    here: defaultFormat,
+    flag: "--log-format <format>",
+  }),
+  /**
+   * Colours: auto (on a terminal, unless `NO_COLOR` or `FORCE_COLOR` say otherwise), always or never. Defaults to `auto`.
+   */
+  logColor: choice(COLOUR_CHOICES, {
+    for: "serve",
+    text: "Colours: auto (on a terminal, unless `NO_COLOR` or `FORCE_COLOR` say otherwise), always or never",
+    default: "auto",
+    flag: "--color <when>",
+  }),
+  /** Log levels by logger: `callboard.http=warn`. Defaults to none. */
+  logLevels: pairs(Schema.Literals(LOG_LEVELS), {
+    for: "serve",
+    text: "Log levels by logger: `callboard.http=warn`",
+    otherwise: "none",
   }),
 }
 

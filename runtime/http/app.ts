@@ -8,9 +8,9 @@ import type { Client } from "../client/client.ts"
 import type { Token } from "../config/scopes.ts"
 import { DEFAULTS, type HttpOptions, type OptionsFor, TABLE } from "../config/table.ts"
 import { CallboardError } from "../errors.ts"
-import { hostLog, type Log, type LogSink, makeLog } from "../log/log.ts"
+import { AnyLog, hostLog, type Log, type LogSink, makeLog } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
-import { AnyFunction, AnyObject, AnySignal, type Given, optionsChecker } from "../options/check.ts"
+import { AnyFunction, AnySignal, type Given, optionsChecker } from "../options/check.ts"
 import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
 import { isObject } from "../protocol/guards.ts"
@@ -108,7 +108,7 @@ const fields = {
       streamsPerToken: count,
     } satisfies Readonly<Record<keyof Bounds, Schema.Top>>),
   ),
-  log: Schema.optionalKey(Schema.Union([AnyFunction, AnyObject])),
+  log: Schema.optionalKey(AnyLog),
   metrics: Schema.optionalKey(
     Schema.declare(isMetrics, { expected: "false, or metrics with a method `text`, such as those of a service" }),
   ),

@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
+import * as Schema from "effect/Schema"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
 import { type ColourChoice, defaultFormat, LOG_LEVELS, type LogFormat, type LogLevel } from "./choices.ts"
@@ -132,6 +133,15 @@ const fieldsOf = (fields: Fields | undefined): Fields => {
     ? Object.fromEntries(Object.entries(copy).filter(([, value]) => value !== undefined))
     : { fields: copy }
 }
+
+const METHODS = ["debug", "info", "warn", "error"] as const
+
+const isAnyLog = (value: unknown): value is Log | LogSink =>
+  (isObject(value) || typeof value === "function") &&
+  METHODS.every((name) => typeof Reflect.get(value, name) === "function")
+
+/** A log of the application, or a {@link Log}. */
+export const AnyLog = Schema.declare(isAnyLog, { expected: `a log with the methods ${METHODS.join(", ")}` })
 
 const isLog = (log: Log | LogSink): log is Log => "with" in log && "enabled" in log
 

@@ -19,15 +19,23 @@ const editDistance = (a: string, b: string): number => {
   return last[b.length] ?? 0
 }
 
-/** The nearest known word, if it is near: at most one edit for every three of its letters. Ignores case. */
+/** Shortest beginning of a known word that suggests it. */
+const MIN_BEGINNING = 3
+
+/**
+ * The nearest known word, if it is near: at most one edit for every three of its letters. Otherwise the first one that the
+ * word is the beginning of. Ignores case.
+ */
 export const suggest = (word: string, known: Iterable<string>): string | undefined => {
   let best: { readonly name: string; readonly edits: number } | undefined
+  let longer: string | undefined
   for (const name of known) {
+    if (word.length >= MIN_BEGINNING && name.toLowerCase().startsWith(word.toLowerCase())) longer ??= name
     const edits = editDistance(word.toLowerCase(), name.toLowerCase())
     if (edits <= Math.max(1, Math.floor(name.length / 3)) && edits < (best?.edits ?? Number.POSITIVE_INFINITY))
       best = { name, edits }
   }
-  return best?.name
+  return best?.name ?? longer
 }
 
 /** ` (did you mean x?)` to append to a message; empty where no known word is near. */

@@ -2,7 +2,6 @@
 import type { ActorDefinition } from "../actor/actor.ts"
 import type { ClientSettings } from "../client/settings.ts"
 import type { HttpOptions, OptionsFor } from "../config/table.ts"
-import type { ColourChoice, LogFormat, LogLevel } from "../log/choices.ts"
 import type { Log, LogSink } from "../log/log.ts"
 import type { Settlement } from "../transport/job-store/transport.ts"
 import type { FailureHandler } from "../worker/telemetry/failure-reporter.ts"
@@ -16,14 +15,6 @@ export interface ServeOptions extends OptionsFor<"serve" | "connect">, Pick<Clie
   readonly http?: HttpOptions | false | undefined
   /** Stop on SIGINT, SIGTERM, SIGQUIT and SIGHUP. Defaults to true. */
   readonly signals?: boolean | undefined
-  /** Least level that is logged. Defaults to the level of `log`, else to `info`. */
-  readonly logLevel?: LogLevel | undefined
-  /** Levels of loggers by name: `{"callboard.http": "warn"}`. Defaults to none. */
-  readonly logLevels?: Readonly<Record<string, LogLevel>> | undefined
-  /** Form of a line. Defaults to `pretty` on a terminal, else `logfmt`. */
-  readonly logFormat?: LogFormat | undefined
-  /** Colours of `pretty`. Defaults to `auto`: on a terminal, unless NO_COLOR or FORCE_COLOR say otherwise. */
-  readonly logColor?: ColourChoice | undefined
   /**
    * The application's own log, or an adapter to it; nothing is written anywhere else then. Defaults to standard output.
    */

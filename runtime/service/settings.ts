@@ -6,8 +6,9 @@ import { CLIENT_FIELDS } from "../client/settings.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { fieldsInCode, valuesOf } from "../config/setting.ts"
 import { SERVE, TABLE } from "../config/table.ts"
+import { AnyLog } from "../log/log.ts"
 import { parseAutoscale } from "../options/autoscale.ts"
-import { AnyFunction, AnyObject, optionsChecker } from "../options/check.ts"
+import { AnyFunction, optionsChecker } from "../options/check.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import { beginning } from "../protocol/text.ts"
 import type { WorkerOptions } from "../worker/options.ts"
@@ -58,18 +59,12 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
 const prefetchOf = ({ queues = [], order }: Pick<ServeOptions, "queues" | "order">): number =>
   order === "strict" && queues.length > 1 ? 1 : 4
 
-const { level, levels, format, color } = TABLE.log.fields
-
 /** Options that are no settings of the configuration, or have another name there. */
 const OWN = {
   actors: Schema.Array(Schema.declare(isActor, { expected: "an actor, as `actor()` returns it" })),
   http: Schema.Union([Schema.Literal(false), Schema.Struct(fieldsInCode(TABLE.http.fields))]),
   signals: Schema.Boolean,
-  logLevel: level.code,
-  logLevels: levels.code,
-  logFormat: format.code,
-  logColor: color.code,
-  log: Schema.Union([AnyFunction, AnyObject]),
+  log: AnyLog,
   onFailure: Schema.Array(AnyFunction),
   onSettled: AnyFunction,
   onReady: AnyFunction,

@@ -28,6 +28,10 @@ type AsGiven = Omit<
   | "timeLimit"
   | "retry"
   | "onLost"
+  | "logLevel"
+  | "logLevels"
+  | "logFormat"
+  | "logColor"
 >
 
 export interface WorkerOptions extends AsGiven {

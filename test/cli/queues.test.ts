@@ -278,7 +278,7 @@ test("a workflow as a tree", { timeout: 60_000 }, async () => {
 test("S199 what a burst worker says, in order; what ends it is on standard error; quiet says nothing", {
   timeout: 60_000,
 }, async () => {
-  project.write("callboard.config.ts", `export default { log: { level: "debug" }, resultTtl: 500 }`)
+  project.write("callboard.config.ts", `export default { logLevel: "debug", resultTtl: 500 }`)
   await project.json("submit", "math.echo", "5", "--id", "five")
   const ran = await project.run("worker", "--burst", "-n", "w1")
   const said = [

@@ -228,7 +228,7 @@ test("doctor shows what a default comes to", async () => {
   const { settings } = await project.json<{ settings: { setting: string; value: string }[] }>("doctor")
   const valueOf = (name: string) => settings.find(({ setting }) => setting === name)?.value
   expect(Number(valueOf("concurrency"))).toBeGreaterThanOrEqual(4)
-  expect(valueOf("log.format")).toBe("logfmt")
+  expect(valueOf("logFormat")).toBe("logfmt")
   expect(valueOf("name")).toBe(`${hostname()}-<random>`)
 })
 

@@ -170,7 +170,7 @@ const makeReport = async ({ isReady, worker, metrics }: Service, wantsMetrics: b
 /** `callboard serve`: serves HTTP without running actors, which run in workers. */
 export const addServe = (program: Command): void => {
   const command = program.command("serve").description("serve HTTP, without a worker")
-  addSettings(command, [...HTTP_SETTINGS, "maxBody", "name", "log.format"])
+  addSettings(command, [...HTTP_SETTINGS, "maxBody", "name", "logFormat"])
   runs(command, async (invocation) => {
     const log = logOf(invocation)
     const options = serveOptions(invocation)

@@ -22,6 +22,7 @@ import {
   actorRows,
   httpOptions,
   loadActors,
+  logSettings,
   printBanner,
   serveOptions,
   stopOf,
@@ -103,7 +104,7 @@ export const runDevProcess = async (invocation: Invocation, watched: Watched): P
     throw new CommandFailed(EXIT.failed, `port ${port} of ${host} is in use: choose another port with --port`)
   }
   const lines = new JobLines(output)
-  const log = terminalLog(config.log ?? {}, { ready: true, jobs: true })
+  const log = terminalLog(logSettings(config), { ready: true, jobs: true })
   const given = serveOptions(invocation)
   const options = { ...given, reconnect: { ...given.reconnect, atStart: false } }
   const service = await serve({ ...options, actors, log, http: { ...http, port }, onSettled: lines.settled })

@@ -65,6 +65,15 @@ describe("a misspelt name is refused with the one that is meant", () => {
     )
   })
 
+  test("in the file, the group of settings that code has by one name each", async () => {
+    expect(await refusal(() => checkConfig("callboard.config.ts", { log: { level: "debug" } }))).toBe(
+      "callboard.config.ts: log is not a setting (did you mean logLevel?)",
+    )
+    expect(await refusal(() => settingsOf(nested("log.level", "debug")))).toBe(
+      "log: must be a log with the methods debug, info, warn, error",
+    )
+  })
+
   test.each([
     ["memory:", "leese", "lease"],
     ["nats://127.0.0.1:1", "leese", "lease"],
@@ -84,10 +93,10 @@ describe("a misspelt name is refused with the one that is meant", () => {
 /** A value of another type: as text, which flags and variables give, and in file and code. */
 const mistyped = ({ path, read }: ListedSetting): { readonly text?: string; readonly value: unknown } => {
   if (path === "autoscale") return { text: "2", value: "2" }
-  if (/^(order|log\.(level|format|color))$/.test(path)) return { text: "wrong", value: "wrong" }
+  if (/^(order|log(Level|Format|Color))$/.test(path)) return { text: "wrong", value: "wrong" }
   if (path === "namespace") return { text: "a b", value: "a b" }
   if (path === "queues") return { text: "a b", value: ["a b"] }
-  if (path === "log.levels") return { text: "a=wrong", value: { a: "wrong" } }
+  if (path === "logLevels") return { text: "a=wrong", value: { a: "wrong" } }
   switch (read) {
     case "number":
       return { text: "many", value: "many" }

@@ -80,7 +80,7 @@ test("text becomes what the setting is", () => {
     resultTtl: -1,
     languages: { py: "celery", go: "workers" },
     taskNames: { "app.tasks.add": "math.add" },
-    log: { level: "debug" },
+    logLevel: "debug",
     transport: "nats://localhost",
     metrics: false,
     tracing: true,

@@ -89,7 +89,7 @@ describe("a setting that is undefined is as if absent", () => {
 
   test("of a service and of a client that runs jobs itself", () => {
     const http = absent(["port", "host", "tokens", "origins", "page"])
-    const own = absent(["actors", "signals", "log", "logLevel", "onFailure", "onSettled", "onReady"])
+    const own = absent(["actors", "signals", "log", "onFailure", "onSettled", "onReady"])
     const given = settingsOf(untyped({ ...absent(forServices), ...own, http }))
     expect(given).toEqual(settingsOf({ http: {} }))
   })

@@ -62,7 +62,7 @@ export const config: Config = {
   concurrency: undefined,
   retry: { max: undefined },
   http: { port: undefined },
-  log: undefined,
+  logLevel: undefined,
 }
 
 export const settings = async (): Promise<void> => {

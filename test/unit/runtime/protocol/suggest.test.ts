@@ -7,4 +7,6 @@ test("a misspelled word is recognised, a strange one is not", () => {
   expect(suggest("concurency", known)).toBe("concurrency")
   expect(suggest("callboard_transprot", known)).toBe("CALLBOARD_TRANSPORT")
   expect(suggest("zebra", known)).toBeUndefined()
+  expect(suggest("Concur", known)).toBe("concurrency")
+  expect(suggest("co", known)).toBeUndefined()
 })
