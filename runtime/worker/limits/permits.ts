@@ -307,6 +307,8 @@ export class Permits {
   #othersHold = false
   /** When the rate has more tokens, by `performance.now()`. */
   #nextRequestAt = 0
+  /** When the store may be asked again after it could not be read or written. */
+  #retryAt = 0
   #idleTicks = 0
   #isUnsure = false
   #writtenAt = Number.NEGATIVE_INFINITY
@@ -355,7 +357,7 @@ export class Permits {
   /** Requests missing permits or tokens, unless that was done. Called when a task begins to wait or has started. */
   requestMissing(now: number): void {
     const { waiting, concurrency } = this.#options
-    if (waiting() === 0 || this.#busy !== undefined) return
+    if (waiting() === 0 || this.#busy !== undefined || now < this.#retryAt) return
     const hasPermit = concurrency === Number.POSITIVE_INFINITY || this.#running < Math.min(this.#held, this.#share)
     const isSlow = hasPermit && now >= this.#nextRequestAt && this.#missing(this.#held, now) > 0
     // A worker with a permit for each of its handlers waits for a handler, not for a permit.
@@ -365,7 +367,7 @@ export class Permits {
 
   /** When {@link requestMissing} must be called again. */
   get nextRequestAt(): number {
-    return this.#tokens === undefined ? Number.POSITIVE_INFINITY : this.#nextRequestAt
+    return Math.max(this.#tokens === undefined ? 0 : this.#nextRequestAt, this.#retryAt)
   }
 
   /** Called regularly: requests again while tasks wait, and returns unused permits. */
@@ -419,12 +421,12 @@ export class Permits {
       try {
         const isWritten = await this.#syncOnce()
         this.#isUnsure = !isWritten
-        if (!isWritten) this.#nextRequestAt = performance.now() + CONFLICT_MS * TRIES
+        if (!isWritten) this.#retryAt = performance.now() + CONFLICT_MS * TRIES
       } catch (cause) {
         // Without an answer tasks wait: a limit is never ignored.
         log.debug("the state of a limit could not be read or written", { limit: key, cause: String(cause) })
         this.#isUnsure = true
-        this.#nextRequestAt = performance.now() + AWAY_MS
+        this.#retryAt = performance.now() + AWAY_MS
         this.#again = false
       }
       onChange()

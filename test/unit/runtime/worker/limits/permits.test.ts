@@ -164,6 +164,25 @@ describe("permits", () => {
     await eventually(() => permits.isIdle)
   })
 
+  test("are not asked for at every turn while the store is away", async () => {
+    const store = await newStore()
+    let asked = 0
+    let isAway = true
+    const shaky = storeWith(store, {
+      get: (key) => {
+        asked++
+        return isAway ? Promise.reject(new TransportError("unavailable", "away")) : store.get(key)
+      },
+    })
+    const one = worker(shaky, { concurrency: 1 })
+    one.add(1)
+    for (let turns = 0; turns < 50; turns++) await turn()
+    expect(asked).toBe(1)
+    isAway = false
+    using _ = ticking(one)
+    await eventually(() => one.permits.running === 1)
+  })
+
   test("that are used again at once cost no write", async () => {
     const store = await newStore()
     let writes = 0
