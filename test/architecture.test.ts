@@ -295,7 +295,6 @@ test("few files of the worker ask for the time of day", () => {
   expect(asking.sort()).toEqual([
     "leases/blocked.ts",
     "limits/limiter.ts",
-    "limits/permits.ts",
     "limits/postponements.ts",
     "maintenance/dependents.ts",
     "maintenance/lost-jobs.ts",

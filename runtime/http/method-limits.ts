@@ -1,21 +1,20 @@
 /** Routes about the limits of methods: which workers hold permits, and what waits for one. */
 
 import type { Client } from "../client/client.ts"
+import { listWorkers } from "../cluster/directory.ts"
 import { CallboardError } from "../errors.ts"
 import { HIDDEN, hidesKey } from "../log/redaction.ts"
 import { DEFAULT_PAGE } from "../routes/bounds.ts"
 import { LIMIT_ROUTES, MAX_KEYS } from "../routes/limits.ts"
 import type { LimitKeys, LimitList } from "../statistics/schema.ts"
 import type { Store } from "../transport/store.ts"
-import { decodeState, HOLDER_PREFIX, LIMIT_PREFIX, type LimitState } from "../worker/limits/permits.ts"
+import { decodeState, holderOf, LIMIT_PREFIX, type LimitState } from "../worker/limits/permits.ts"
 import { withReadDeadline } from "./limits.ts"
 import { type Route, served } from "./route.ts"
 
-/** Ids of the workers that may hold permits: those of dead ones are free. */
+/** Those of the living workers. */
 const holdersOf = async (store: Store): Promise<ReadonlySet<string>> =>
-  new Set(
-    (await store.list({ prefix: HOLDER_PREFIX, limit: MAX_KEYS })).map(({ key }) => key.slice(HOLDER_PREFIX.length)),
-  )
+  new Set((await listWorkers(store)).map(holderOf))
 
 const sumOf = (states: ReadonlyArray<LimitState>, holders: ReadonlySet<string>, now: number) => {
   let [running, waiting, since] = [0, 0, Number.POSITIVE_INFINITY]

@@ -22,6 +22,7 @@ import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeasedRuns, type LeaseKeeper, type Stallable, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
 import { type Admission, Limiter, type PostponedTask } from "./limits/limiter.ts"
+import { Holders, type OwnEntry } from "./limits/permits.ts"
 import { Postponements } from "./limits/postponements.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
@@ -48,6 +49,9 @@ export interface DispatcherOptions {
   /** Sends the events of handlers. */
   readonly events: EventSender
   readonly early: EarlyAcks
+  readonly entry: OwnEntry
+  /** Names the worker where it holds permits. */
+  readonly holder: string
   /** Releases jobs that depend on jobs which end here. */
   readonly dependents: Dependents
   /** The other workers, which may run a redelivered job, or serve a task that this worker does not. */
@@ -118,12 +122,12 @@ export class Dispatcher implements Slots, LeasedRuns, Stallable {
       bodies: worker,
       clock,
       enabled: worker.rateLimits,
-      leaseMs,
+      holders: new Holders(connection.store, options.holder, options.entry, leaseMs),
+      writeEntry: () => options.entry.beat(),
       isConnected: () => options.connectivity.connected,
       handlers: () => buffer.concurrency,
       limitCapacity: () => buffer.limitCapacity,
       pullMs: () => buffer.pullMs,
-      onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.pump(),
       isRevoked: options.isRevoked,
       onOver: (active) => {
@@ -131,6 +135,7 @@ export class Dispatcher implements Slots, LeasedRuns, Stallable {
         this.pump()
       },
     })
+    options.entry.onWritten = (ageMs) => this.#limiter.entryWritten(ageMs)
     this.postponements = new Postponements(connection.store, log)
     const preparing: PreparationOptions = {
       pool,

@@ -41,6 +41,7 @@ import { reductionLines, restoredLine } from "./fetch/pull-size.ts"
 import { QueueSubscription } from "./fetch/queue-subscription.ts"
 import { StuckWatch } from "./fetch/stuck-watch.ts"
 import { checkIsolation, inWorker, ProcessPool } from "./isolation/process-pool.ts"
+import { holderOf } from "./limits/permits.ts"
 import { Dependents } from "./maintenance/dependents.ts"
 import { LostJobs } from "./maintenance/lost-jobs.ts"
 import { maintain } from "./maintenance/maintenance.ts"
@@ -146,6 +147,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       connectivity,
       events,
       early,
+      entry: registry,
       dependents,
       peers,
       revoker,
@@ -313,7 +315,7 @@ const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
 
 type DispatcherParts = Pick<
   DispatcherOptions,
-  "processes" | "observers" | "connectivity" | "events" | "early" | "dependents"
+  "processes" | "observers" | "connectivity" | "events" | "early" | "entry" | "dependents"
 > & {
   readonly peers: PeerWorkers
   readonly revoker: Revoker
@@ -321,14 +323,14 @@ type DispatcherParts = Pick<
 }
 
 const dispatcherOf = (
-  { options, pool, buffer, subscription }: Core,
+  { options, pool, buffer, subscription, snapshot }: Core,
   { peers, revoker, changed, ...parts }: DispatcherParts,
 ) => {
   const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
     revoker.isRevoked(task) || options.external?.isRevoked(task) === true
   const isChanged = (id: string) => changed.entries.size > 0 && changed.entries.has(CHANGED.key(id))
   const allows = (queue: string) => subscription.allows(queue)
-  const asked = { peers, isRevoked, isChanged, allows }
+  const asked = { peers, isRevoked, isChanged, allows, holder: holderOf(snapshot.describe()) }
   return part(
     () => new Dispatcher({ ...parts, ...asked, worker: options, pool, buffer }),
     async (made) => {

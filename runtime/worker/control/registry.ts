@@ -43,6 +43,8 @@ export class Registry {
   readonly #options: RegistryOptions
   /** Called with the description before each write of it. */
   onDescribed: ((worker: WorkerDescription) => void) | undefined
+  /** Called after each heartbeat, with the age that the entry had before it. */
+  onWritten: ((ageMs: number) => void) | undefined
   // When the actors were last written, by the monotonic clock: entries that are not renewed expire.
   #actorsAt = Number.NEGATIVE_INFINITY
   #timer: ReturnType<typeof setInterval> | undefined
@@ -58,6 +60,8 @@ export class Registry {
   #reachedAt = Number.POSITIVE_INFINITY
   /** Whether its note is in the roster. Others may have struck it off in an outage. */
   #isNoted = false
+  /** When the last write of the entry began. */
+  #writtenAt = Number.NEGATIVE_INFINITY
   #beating: Promise<void> = Promise.resolve()
   #next: Promise<void> | undefined
 
@@ -152,7 +156,7 @@ export class Registry {
     const { store, actors, log, onTaken } = this.#options
     const now = performance.now()
     try {
-      await this.#writeEntry()
+      if (await this.#writeEntry()) this.#entryWritten(now)
       this.#heartbeatWritten(performance.now())
       if (!this.#isNoted) await joinRoster(store, this.#options.describe())
       this.#isNoted = true
@@ -170,6 +174,17 @@ export class Registry {
           cause: cause instanceof Error ? cause.message : String(cause),
         })
     }
+  }
+
+  #entryWritten(now: number): void {
+    const ageMs = now - this.#writtenAt
+    this.#writtenAt = now
+    this.onWritten?.(ageMs)
+  }
+
+  /** Milliseconds since this worker last wrote its entry, at most; `Infinity`: never. */
+  get ageMs(): number {
+    return performance.now() - this.#writtenAt
   }
 
   #heartbeatWritten(now: number): void {

@@ -57,8 +57,6 @@ export interface LeaseKeeper {
   calling(run: RunDetails): void
   /** Passes on which runs there are, where they are others than before. */
   list(): void
-  /** Keeps an entry of the store from expiring while the main thread is blocked. */
-  keepAlive(key: string, ttlMs: number): void
   /** Passes on how the worker describes itself, which the thread writes while the main thread is blocked. */
   described(worker: WorkerDescription): void
   stop(): void
@@ -96,8 +94,6 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     deadline: () => undefined,
     calling: () => undefined,
     list: () => undefined,
-    // The limiter writes this entry itself while the main thread is not blocked.
-    keepAlive: () => undefined,
     described: () => undefined,
     stop: () => clearInterval(timer),
   }
@@ -209,7 +205,6 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
     },
     calling: (run) => clock.note(run),
     list,
-    keepAlive: (key, ttlMs) => post({ kind: "keep-alive", key, ttlMs }),
     described: (described) => post({ kind: "described", described }),
     stop: () => {
       stopped = true

@@ -41,8 +41,6 @@ export type LeaseThreadCommand =
   | { readonly kind: "added"; readonly tokens: Tokens }
   /** All deliveries that the worker has now. */
   | { readonly kind: "held"; readonly tokens: Tokens }
-  /** An entry of the store that must not expire while this process lives. */
-  | { readonly kind: "keep-alive"; readonly key: string; readonly ttlMs: number }
   /** The runs of the worker, where others run than before. */
   | { readonly kind: "running"; readonly runs: ReadonlyArray<ListedRun> }
   /** The worker, as it writes itself into the directory now. */

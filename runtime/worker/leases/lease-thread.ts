@@ -7,7 +7,6 @@ import { parentPort, workerData } from "node:worker_threads"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { connectTransport } from "../../connection/connect.ts"
 import { compact } from "../../protocol/compact.ts"
-import { encoder } from "../../protocol/text.ts"
 import type { Transport } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { sleep } from "../../transport/timers.ts"
@@ -34,21 +33,14 @@ let runs: ReadonlyArray<ListedRun> = []
 let described: WorkerDescription | undefined
 let transport: Transport | undefined
 let busy = false
-/** The entry of the store that shows that this process is alive. */
-let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<typeof setInterval> } | undefined
-
-const ALIVE = encoder.encode("alive")
-
 const post = (message: LeaseThreadMessage) => parentPort?.postMessage(message)
 
-/**
- * What fails since its last success. It is reported once, so that a long outage does not log one warning per attempt.
- */
-const troubled = new Set<"leases" | "entry">()
+/** Whether the last extension failed. That is reported once, so that a long outage does not log one warning per attempt. */
+let isTroubled = false
 
-const trouble = (what: "leases" | "entry", cause: unknown) => {
-  if (troubled.has(what)) return
-  troubled.add(what)
+const trouble = (cause: unknown) => {
+  if (isTroubled) return
+  isTroubled = true
   post({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
 }
 
@@ -89,26 +81,16 @@ const extend = async (connected: Transport, now: number) => {
   busy = true
   try {
     const kept = await connected.jobs.extend(due)
-    troubled.delete("leases")
+    isTroubled = false
     const lost = due.filter((_, at) => kept[at] === false)
     // A lost lease is tried again: the worker may continue with the job as long as no other delivery has claimed it.
     for (const token of due) if (held.has(token)) held.set(token, now)
     // A delivery that belongs to the connection of the main thread is not known here.
     if (lost.length > 0 && data.extendsAlone) post({ kind: "lost", tokens: lost })
   } catch (cause) {
-    trouble("leases", cause)
+    trouble(cause)
   } finally {
     busy = false
-  }
-}
-
-const beat = async () => {
-  if (entry === undefined) return
-  try {
-    await transport?.store?.write([{ key: entry.key, value: ALIVE, ttl: entry.ttlMs }])
-    troubled.delete("entry")
-  } catch (cause) {
-    trouble("entry", cause)
   }
 }
 
@@ -131,10 +113,6 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
       for (const token of still) add(token)
       break
     }
-    case "keep-alive":
-      clearInterval(entry?.beat)
-      entry = { key: command.key, ttlMs: command.ttlMs, beat: setInterval(() => void beat(), command.ttlMs / 3) }
-      break
     case "running":
       runs = command.runs
       break
@@ -143,7 +121,6 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
       break
     case "stop":
       clearInterval(timer)
-      clearInterval(entry?.beat)
       void (transport?.close() ?? Promise.resolve()).finally(() => process.exit(0))
   }
 })

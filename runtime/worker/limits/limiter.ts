@@ -19,7 +19,7 @@ import type { Task } from "../../protocol/headers.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
-import { MAX_TIMER_MS } from "../../transport/timers.ts"
+import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
 import type { ActiveDelivery, InputRead } from "../active-delivery.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import { precedes } from "../fetch/delivery-buffer.ts"
@@ -27,7 +27,7 @@ import { hasExpired, notDueMs, type ParsedDelivery, type ReadDelivery } from "..
 import { type BodyOptions, bodyRules, invalidInput, readInput } from "../run/handler-input.ts"
 import { resolveTask } from "../run/unknown-tasks.ts"
 import { Limit, type LimitReason, type LocalRate, mayStart, type Postponed } from "./limit.ts"
-import { limitKey, Permits, Presence } from "./permits.ts"
+import { type Holders, limitKey, Permits } from "./permits.ts"
 import { WaitingTasks } from "./waiting.ts"
 
 /** What was read of a task to ask its limits, and their answer. The input is not needed to see that the task is postponed. */
@@ -52,11 +52,9 @@ export interface LimiterOptions {
   readonly clock: Clock
   /** False: nothing is limited. */
   readonly enabled: boolean
-  /**
-   * Length of a lease, in milliseconds. The worker's entry as a permit holder lives as long, since a worker that lost
-   * its permits has lost its deliveries, too.
-   */
-  readonly leaseMs: number
+  readonly holders: Holders
+  /** Writes this worker's entry in the directory. Never rejects. */
+  readonly writeEntry: () => Promise<void>
   readonly isConnected: () => boolean
   /** Handlers that the worker may run at a time. */
   readonly handlers: () => number
@@ -64,11 +62,6 @@ export interface LimiterOptions {
   readonly limitCapacity: () => number
   /** Milliseconds that one task of a pull takes. */
   readonly pullMs: () => number
-  /**
-   * Called with the key of this worker's holder entry once it holds permits, so that the lease thread can keep the
-   * entry alive while this thread is blocked.
-   */
-  readonly onHolding: (key: string, ttlMs: number) => void
   /** Called when a waiting task may start. */
   readonly onReady: () => void
   /** Whether a task is processed without a permit, because it was revoked. */
@@ -77,8 +70,6 @@ export interface LimiterOptions {
   readonly onOver: (active: ActiveDelivery) => void
 }
 
-/** Shortest life of a worker's holder entry: a thread that is busy for a moment must not lose its permits. */
-const MIN_PRESENCE_MS = 3_000
 const TICK_MS = 500
 const CLOSE_MS = 2_000
 /** Largest number of limits that are synchronised with the store per tick. */
@@ -86,7 +77,6 @@ const MAX_TICKED = 50
 
 export class Limiter {
   readonly #options: LimiterOptions
-  readonly #presence: Presence
   readonly #limits = new Map<string, Limit>()
   readonly #waiting: WaitingTasks<ActiveDelivery>
   /** What was read of each waiting task. */
@@ -96,19 +86,15 @@ export class Limiter {
   readonly #rates = new Map<string, Rate | null>()
   /** Whether a method that the worker serves has a limit. */
   readonly #isDefined: boolean
-  readonly #ttlMs: number
   /** Set once there is a limit: a worker without limits has nothing to look at. */
   #timer: ReturnType<typeof setInterval> | undefined
   readonly #end = new AbortController()
   #alarm: ReturnType<typeof setTimeout> | undefined
   #alarmAt = Number.POSITIVE_INFINITY
   #isListening = false
-  #beatAt = Number.NEGATIVE_INFINITY
 
   constructor(options: LimiterOptions) {
     this.#options = options
-    this.#ttlMs = Math.max(MIN_PRESENCE_MS, options.leaseMs)
-    this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
     this.#waiting = new WaitingTasks<ActiveDelivery>({ capacity: options.limitCapacity, precedes })
     const methods = options.pool.actors.flatMap((actor) => [...actor.methods.values()])
     this.#isDefined = methods.some(({ limit, rate }) => limit !== undefined || rate !== undefined)
@@ -299,9 +285,15 @@ export class Limiter {
 
   /** Called after this process was frozen: other workers may have taken its permits. */
   async resume(): Promise<void> {
-    if (!this.#presence.hasBegun) return
-    const lapsed = await this.#presence.beat().catch(() => true)
-    if (lapsed) this.#surrender()
+    if (this.#limits.size > 0) await this.#options.writeEntry()
+  }
+
+  /** Called when this worker's entry in the directory was written. `ageMs`: its age before that. */
+  entryWritten(ageMs: number): void {
+    const { holders, onReady } = this.#options
+    if (ageMs >= holders.lifeMs) for (const { permits } of this.#limits.values()) permits?.recheck()
+    // While the entry was in doubt no task started by a permit that this worker has.
+    else if (this.#waiting.size > 0) onReady()
   }
 
   /**
@@ -312,16 +304,7 @@ export class Limiter {
     clearTimeout(this.#alarm)
     this.#end.abort()
     const all = [...this.#limits.values()].flatMap(({ permits }) => permits ?? [])
-    const written = Promise.all(all.map((permits) => permits.close()))
-      // Handlers that ignored their signal still run, so their permits are kept until this process ends.
-      .then(() => (all.some(({ running }) => running > 0) ? undefined : this.#presence.end()))
-      .catch(() => undefined)
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, CLOSE_MS)
-    })
-    await Promise.race([written, patience])
-    clearTimeout(timer)
+    await waitFor(Promise.all(all.map((permits) => permits.close())), CLOSE_MS)
   }
 
   #rateOf(name: string, method: ErasedMethod): Rate | undefined {
@@ -354,13 +337,13 @@ export class Limiter {
       pullMs,
     })
     this.#limits.set(key, limit)
-    this.#timer ??= setInterval(() => void this.#tick(), TICK_MS).unref()
+    this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
     return limit
   }
 
   #permitsOf(key: string, rule: ErasedMethod["limit"]): Permits | undefined {
     if (rule === undefined) return undefined
-    const { store, log, handlers, onReady, broadcast } = this.#options
+    const { store, log, handlers, onReady, broadcast, holders } = this.#options
     const { rate, concurrency = Number.POSITIVE_INFINITY } = rule
     if (concurrency !== Number.POSITIVE_INFINITY) this.#listen()
     return new Permits({
@@ -370,12 +353,12 @@ export class Limiter {
       store,
       log,
       handlers,
-      presence: this.#presence,
+      holders,
       waiting: () => this.#waiting.tasksOf(key).length,
       onChange: onReady,
       // A worker that misses the message synchronises at its next tick.
       notifyOthers: () =>
-        void broadcast.send(LIMIT_TOPIC, encoder.encode(`${this.#presence.id} ${key}`)).catch(() => undefined),
+        void broadcast.send(LIMIT_TOPIC, encoder.encode(`${senderOf(holders)} ${key}`)).catch(() => undefined),
     })
   }
 
@@ -383,36 +366,22 @@ export class Limiter {
   #listen(): void {
     if (this.#isListening) return
     this.#isListening = true
-    const { broadcast, log } = this.#options
+    const { broadcast, log, holders } = this.#options
     const heard = (payload: Uint8Array) => {
       const text = decoder.decode(payload)
       const at = text.indexOf(" ")
-      if (text.slice(0, at) !== this.#presence.id) this.#limits.get(text.slice(at + 1))?.permits?.sync()
+      if (text.slice(0, at) !== senderOf(holders)) this.#limits.get(text.slice(at + 1))?.permits?.sync()
     }
     void keepListening(broadcast, LIMIT_TOPIC, heard, { log, signal: this.#end.signal })
   }
 
-  async #tick(): Promise<void> {
+  #tick(): void {
     for (const [active, task] of [...this.#admissions]) {
       // A task that has expired makes room, so that one after it may have been started in the meantime.
       if (this.#isOver(active, task) && this.remove(active)) this.#options.onOver(active)
     }
-    const now = performance.now()
-    const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh
-    if (this.#presence.hasBegun && isDue && this.#options.isConnected()) {
-      this.#beatAt = now
-      const wasFresh = this.#presence.isFresh
-      try {
-        if (await this.#presence.beat()) this.#surrender()
-        // While the entry was in doubt no task started by a permit that this worker has.
-        else if (!wasFresh) this.#options.onReady()
-      } catch (cause) {
-        this.#beatAt = Number.NEGATIVE_INFINITY
-        this.#options.log.debug("the entry with the permits of this worker could not be renewed", {
-          cause: String(cause),
-        })
-      }
-    }
+    const { holders, isConnected, writeEntry } = this.#options
+    if (!holders.isFresh && isConnected()) void writeEntry()
     let ticked = 0
     for (const [key, limit] of [...this.#limits]) {
       const { permits } = limit
@@ -427,10 +396,6 @@ export class Limiter {
       }
     }
   }
-
-  #surrender(): void {
-    for (const { permits } of this.#limits.values()) permits?.recheck()
-  }
 }
 
 /** The tenant of a job, or why it has none. */
@@ -441,6 +406,9 @@ const tenantIn = ({ limit }: ErasedMethod, input: unknown): Result.Result<string
     return Result.fail(`limit.key failed: ${jobError(thrown).message}`)
   }
 }
+
+/** Names the worker in a message, without spaces. */
+const senderOf = ({ id }: Holders): string => id.slice(0, id.indexOf("/"))
 
 /** A task that was delivered before may have been postponed. */
 const noteReturn = ({ delivery }: ActiveDelivery, { backlog }: Limit): void => {

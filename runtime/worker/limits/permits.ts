@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { generateId } from "../../id.ts"
+import { WORKER_TTL_MS, WORKERS, type WorkerDescription } from "../../cluster/directory.ts"
 import type { Log } from "../../log/log.ts"
 import { type Rate, RateTokens, reserve } from "../../options/limit.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
@@ -183,78 +183,64 @@ export const decidePermits = (state: LimitState, own: Holder, limit: number, now
 const mustAsk = (request: PermitRequest | undefined, wanted: number, hasChanged: boolean): boolean =>
   request === undefined || hasChanged || wanted >= 2 * request.wanted || 2 * wanted <= request.wanted
 
-/** Prefix of the entries that workers with permits or requests keep alive. */
-export const HOLDER_PREFIX = "limit-holder/"
+/** Names a worker in the state of limits. With each start it is another one, which does not own the permits before it. */
+export const holderOf = ({ instance, name }: Pick<WorkerDescription, "instance" | "name">): string =>
+  `${instance ?? ""}/${name}`
 
 /** Time for which the answer about another worker is cached. */
 const BELIEVED_MS = 500
-/** Part of the entry's life in which it certainly exists; the rest allows for late timers and answers. */
+/** Part of the time after which other workers count this one as dead; the rest allows for late timers and answers. */
 const FRESH = 0.8
-const ALIVE = encoder.encode("alive")
+
+/** This worker's entry in the directory. */
+export interface OwnEntry {
+  /** Milliseconds since it was last written, at most; `Infinity`: never. */
+  readonly ageMs: number
+  /** Called after each write, with the age that it had before. */
+  onWritten: ((ageMs: number) => void) | undefined
+  /** Writes it. Never rejects. */
+  beat(): Promise<void>
+}
 
 /**
- * Keeps an entry in the store that shows that this worker is alive while it holds permits, and looks up the entries of
- * other workers. The permits of a dead worker are free once its entry has expired.
+ * The workers that hold permits, by their entries in the directory. A worker is dead once its entry has not been written
+ * for as long as a lease: after an outage, in which all entries expire, the others have this time to write them again.
  */
-export class Presence {
-  /** New with each start, so that a worker does not own the permits of an earlier one with its name. */
-  readonly id = generateId(Date.now())
-  readonly key = `${HOLDER_PREFIX}${this.id}`
+export class Holders {
+  /** Names this worker. */
+  readonly id: string
+  /** Milliseconds after which a worker that does not write its entry is dead. */
+  readonly lifeMs: number
   readonly #store: Store
-  readonly #ttlMs: number
-  readonly #begun: () => void
-  #beatAt = Number.NEGATIVE_INFINITY
-  #first: Promise<void> | undefined
-  readonly #alive = new Map<string, number>()
+  readonly #own: Pick<OwnEntry, "ageMs">
+  /** When each other worker was looked up, and since when its entry has been missing. */
+  readonly #looks = new Map<string, { readonly at: number; readonly missingSince: number | undefined }>()
 
-  /** `begun` is called once, when the entry was first written. */
-  constructor(store: Store, ttlMs: number, begun: () => void) {
+  constructor(store: Store, id: string, own: Pick<OwnEntry, "ageMs">, leaseMs: number) {
     this.#store = store
-    this.#ttlMs = ttlMs
-    this.#begun = begun
+    this.id = id
+    this.#own = own
+    this.lifeMs = Math.max(WORKER_TTL_MS, leaseMs)
   }
 
-  /** Resolves once the entry is written. Fails as the store does. */
-  begin(): Promise<void> {
-    this.#first ??= this.beat().then(this.#begun, (cause: unknown) => {
-      this.#first = undefined
-      throw cause
-    })
-    return this.#first
-  }
-
-  get hasBegun(): boolean {
-    return this.#first !== undefined
-  }
-
-  /** Whether the entry certainly still exists. Only then are the worker's permits its own. */
+  /** Whether other workers certainly know that this one is alive. Only then are its permits its own. */
   get isFresh(): boolean {
-    return performance.now() - this.#beatAt < FRESH * this.#ttlMs
+    return this.#own.ageMs < FRESH * this.lifeMs
   }
 
-  /**
-   * Writes the entry again. Resolves to true if it may have expired before, so that other workers may have taken the
-   * permits.
-   */
-  async beat(): Promise<boolean> {
-    const at = performance.now()
-    await this.#store.write([{ key: this.key, value: ALIVE, ttl: this.#ttlMs }])
-    const lapsed = at - this.#beatAt >= this.#ttlMs
-    this.#beatAt = at
-    return lapsed
-  }
-
+  /** Whether a worker is alive. Fails as the store does. */
   async isAlive(id: string): Promise<boolean> {
     const now = performance.now()
-    if (id === this.id || (this.#alive.get(id) ?? Number.NEGATIVE_INFINITY) > now - BELIEVED_MS) return true
-    const alive = (await this.#store.get([`${HOLDER_PREFIX}${id}`]))[0] !== undefined
-    if (alive) this.#alive.set(id, now)
-    else this.#alive.delete(id)
-    return alive
-  }
-
-  async end(): Promise<void> {
-    if (this.hasBegun) await this.#store.write([{ key: this.key, value: null }])
+    const last = this.#looks.get(id)
+    if (last !== undefined && last.missingSince === undefined && now - last.at < BELIEVED_MS) return true
+    const name = id.slice(id.indexOf("/") + 1)
+    const found = await WORKERS.get(this.#store, name)
+    const isThere = found !== undefined && (found.value === undefined || holderOf(found.value) === id)
+    // Between two looks that are further apart, the entry may have been written again.
+    const isWatched = last !== undefined && now - last.at < WORKER_TTL_MS
+    const missingSince = isThere ? undefined : ((isWatched ? last.missingSince : undefined) ?? now)
+    this.#looks.set(id, { at: now, missingSince })
+    return missingSince === undefined || now - missingSince < this.lifeMs - WORKER_TTL_MS
   }
 }
 
@@ -264,7 +250,7 @@ export interface PermitsOptions {
   readonly concurrency: number
   readonly rate?: Rate
   readonly store: Store
-  readonly presence: Presence
+  readonly holders: Holders
   readonly log: Log
   /** Number of tasks that wait on this worker. */
   readonly waiting: () => number
@@ -335,9 +321,9 @@ export class Permits {
 
   /** When the next task may start, by `performance.now()`; `Infinity`: unknown. */
   startsAt(now: number): number {
-    const { concurrency, presence } = this.#options
+    const { concurrency, holders } = this.#options
     if (concurrency !== Number.POSITIVE_INFINITY) {
-      if (this.#running >= Math.min(this.#held, this.#share) || !presence.isFresh) return Number.POSITIVE_INFINITY
+      if (this.#running >= Math.min(this.#held, this.#share) || !holders.isFresh) return Number.POSITIVE_INFINITY
     }
     return this.#tokens === undefined ? now : (this.#tokens.next(now) ?? Number.POSITIVE_INFINITY)
   }
@@ -435,8 +421,7 @@ export class Permits {
 
   /** Resolves to false when another worker wrote first at each attempt. */
   async #syncOnce(): Promise<boolean> {
-    const { store, key, concurrency, presence } = this.#options
-    if (concurrency !== Number.POSITIVE_INFINITY && this.#wanted > 0) await presence.begin()
+    const { store, key, concurrency, holders } = this.#options
     let wait = CONFLICT_MS
     for (let tries = 0; tries < TRIES; tries++) {
       const [[entry], now] = await Promise.all([store.get([key]), store.now()])
@@ -444,7 +429,7 @@ export class Permits {
       const living = await this.#living(found)
       const at = performance.now()
       const own = {
-        id: presence.id,
+        id: holders.id,
         held: this.#held,
         running: this.#running,
         wanted: this.#wanted,
@@ -472,7 +457,7 @@ export class Permits {
         this.#writtenAt = performance.now()
       }
       this.#held = decision.held
-      this.#othersHold = [...living.held.keys()].some((id) => id !== presence.id)
+      this.#othersHold = [...living.held.keys()].some((id) => id !== holders.id)
       this.#isShort = own.wanted > decision.held && concurrency !== Number.POSITIVE_INFINITY
       if (taken !== undefined) {
         this.#tokens?.add(at + taken.first - now, taken.count)
@@ -505,9 +490,9 @@ export class Permits {
 
   /** The state without dead workers. Another worker is looked up only where it holds or requests permits. */
   async #living({ tat, held, asking }: LimitState): Promise<LimitState> {
-    const { presence } = this.#options
-    const others = [...new Set([...held.keys(), ...asking.keys()])].filter((id) => id !== presence.id)
-    const alive = await Promise.all(others.map((id) => presence.isAlive(id)))
+    const { holders } = this.#options
+    const others = [...new Set([...held.keys(), ...asking.keys()])].filter((id) => id !== holders.id)
+    const alive = await Promise.all(others.map((id) => holders.isAlive(id)))
     const dead = new Set(others.filter((_, at) => alive[at] !== true))
     const lives = ([id]: readonly [string, unknown]): boolean => !dead.has(id)
     return { tat, held: new Map([...held].filter(lives)), asking: new Map([...asking].filter(lives)) }

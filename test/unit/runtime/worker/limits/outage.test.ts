@@ -7,56 +7,96 @@ import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import { settingsOf } from "../../../../../runtime/service/settings.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
-import { limitKey } from "../../../../../runtime/worker/limits/permits.ts"
+import { decodeState, limitKey } from "../../../../../runtime/worker/limits/permits.ts"
 import { startWorker } from "../../../../../runtime/worker/worker.ts"
 import { faulty, sleep } from "../../../../support/faulty-board.ts"
 
-const LEASE = 3
+const LEASE = 6
 
-test("a task that waits for a permit starts once the entry of its worker is written again after an outage", async () => {
+/** A board whose store can be away, and workers on it with an actor whose handler runs for `seconds`. */
+const boardOf = async (lease: number, seconds: number, prefetch = 1) => {
+  let isAway = false
+  const present = async <A>(call: () => Promise<A>): Promise<A> => {
+    if (isAway) throw new TransportError("unavailable", "the store is away", { outcome: "unknown" })
+    return call()
+  }
   const transports = faulty((transport) => ({
     ...transport,
-    store: {
-      ...transport.store,
-      write: async (operations) => {
-        if (isAway) throw new TransportError("unavailable", "the store is away", { outcome: "unknown" })
-        return transport.store.write(operations)
-      },
-    },
+    store: { ...transport.store, write: (operations) => present(() => transport.store.write(operations)) },
   }))
-  let isAway = false
-  const url = `faulty://${generateId()}?lease=${LEASE}`
+  const url = `faulty://${generateId()}?lease=${lease}`
   // Loads what is loaded only once it is needed.
   await (await connect(url, { transports })).close()
-  using clock = virtualClock()
-  const client = await connect(url, { transports })
-  const actors = [actor("limited", { methods: { run: { limit: { concurrency: 1 }, run: () => sleep(2_940) } } })]
-  const worker = await clock.until(
-    startWorker({
-      ...settingsOf({ actors }),
+  const running: Array<string> = []
+  let max = 0
+  const worker = async (name: string) => {
+    const client = await connect(url, { transports })
+    const run = async () => {
+      running.push(name)
+      max = Math.max(max, running.length)
+      await sleep(1_000 * seconds)
+      running.splice(running.indexOf(name), 1)
+    }
+    const actors = [actor("limited", { methods: { run: { limit: { concurrency: 1 }, run } } })]
+    const started = await startWorker({
+      ...settingsOf({ actors, concurrency: 1, prefetch }),
       connection: client.connection,
       client,
       actors,
-      name: "limited",
-      leaseMs: LEASE * 1_000,
+      name,
+      leaseMs: lease * 1_000,
       log: makeLog({ level: "none" }),
       observers: [],
-    }),
-  )
+    })
+    const stop = () => started.stop().then(() => client.close())
+    return { client, stop }
+  }
+  const setAway = (away: boolean) => {
+    isAway = away
+  }
+  return { worker, setAway, running, max: () => max }
+}
+
+test("a task that waits for a permit starts once the entry of its worker is written again after an outage", async () => {
+  const board = await boardOf(LEASE, 5.2, 4)
+  using clock = virtualClock()
+  const { client, stop } = await clock.until(board.worker("limited"))
   await clock.advance(0.01)
   await client.submit("limited")
   const second = await client.submit("limited")
   await clock.advance(0.6)
-  // The entry was written after half a second. The first job ends when its worker doubts whether the entry still exists, and
-  // before it has expired.
-  isAway = true
-  await clock.advance(2.36)
+  // The first job ends when its worker doubts whether other workers still know that it is alive.
+  board.setAway(true)
+  await clock.advance(4.7)
   // Another worker asks for permits: this one compares what it has with what is stored, and finds nothing to change.
   await client.connection.broadcast.send(LIMIT_TOPIC, new TextEncoder().encode(`other ${limitKey("limited.run", "")}`))
   await clock.advance(0.01)
-  isAway = false
+  board.setAway(false)
   const { state } = await clock.until(second.outcome({ timeout: "1 minute" }))
   expect(state).toBe("succeeded")
-  await clock.until(worker.stop())
-  await clock.until(client.close())
+  await clock.until(stop())
+})
+
+test("a worker keeps its permit over an outage in which its entry expires, and which is shorter than its lease", async () => {
+  const board = await boardOf(30, 20)
+  using clock = virtualClock()
+  const first = await clock.until(board.worker("first"))
+  const job = await first.client.submit("limited")
+  await clock.advance(1)
+  const second = await clock.until(board.worker("second"))
+  await clock.advance(1)
+  expect(board.running).toEqual(["first"])
+  const next = await second.client.submit("limited")
+  board.setAway(true)
+  await clock.advance(10)
+  board.setAway(false)
+  for (let looks = 0; looks < 12; looks++) {
+    await clock.advance(0.25)
+    const [state] = await second.client.connection.store.get([limitKey("limited.run", "")])
+    expect([...decodeState(state?.value).held.keys()]).toEqual([expect.stringMatching(/\/first$/)])
+  }
+  for (const each of [job, next])
+    expect((await clock.until(each.outcome({ timeout: "2 minutes" }))).state).toBe("succeeded")
+  expect(board.max()).toBe(1)
+  await clock.until(Promise.all([first.stop(), second.stop()]))
 })

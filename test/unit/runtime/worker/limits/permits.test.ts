@@ -3,33 +3,60 @@
  * workers that want some.
  */
 import fc from "fast-check"
-import { describe, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { WORKER_TTL_MS, WORKERS } from "../../../../../runtime/cluster/directory.ts"
+import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Rate } from "../../../../../runtime/options/limit.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
 import {
   decidePermits,
+  Holders,
+  holderOf,
   type LimitState,
   Permits,
-  Presence,
   shareOf,
 } from "../../../../../runtime/worker/limits/permits.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { newStore, storeWith } from "./stores.ts"
 
 const KEY = "limit/a.run/"
+const LEASE_MS = 6_000
+
+const DESCRIPTION = {
+  pid: 1,
+  host: "here",
+  version: "0",
+  queues: ["default"],
+  actors: ["a"],
+  concurrency: 1,
+  state: "idle" as const,
+  running: [],
+  inFlight: 0,
+  processed: 0,
+  failed: 0,
+  startedAt: "2031-06-07T08:09:10Z",
+  heartbeatAt: "2031-06-07T08:09:10Z",
+}
 const log = makeLog({ level: "none" })
 
 /** A worker with this many waiting tasks, which starts what it may. */
-const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs = 60_000, handlers = 20) => {
-  const presence = new Presence(store, ttlMs, () => undefined)
+const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, handlers = 20) => {
+  const own = { name: generateId(), instance: "1" }
+  const entry = { ageMs: 0 }
+  const holders = new Holders(store, holderOf(own), entry, LEASE_MS)
+  const { id } = holders
+  /** Writes its entry in the directory, which expires after this time. */
+  const register = async (ttlMs = 60_000) => {
+    await store.write([WORKERS.put(own.name, { ...DESCRIPTION, ...own }, ttlMs)])
+  }
   let waiting = 0
   const permits: Permits = new Permits({
     ...limit,
     key: KEY,
     store,
-    presence,
+    holders,
     log,
     handlers: () => handlers,
     waiting: () => waiting,
@@ -53,7 +80,7 @@ const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs
   const starts = (then: () => void) => {
     onStart = then
   }
-  return { presence, permits, add, pump, starts, left: () => waiting }
+  return { id, entry, register, permits, add, pump, starts, left: () => waiting }
 }
 
 /** A turn of the event loop. */
@@ -72,10 +99,67 @@ const ticking = (...workers: ReadonlyArray<ReturnType<typeof worker>>) => {
   return { [Symbol.dispose]: () => clearInterval(timer) }
 }
 
+describe("a worker that holds permits", () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ["performance"] }))
+  afterEach(() => void vi.useRealTimers())
+
+  const own = { ageMs: Number.POSITIVE_INFINITY }
+  const other = { name: "the other/one", instance: "7" }
+  const id = holderOf(other)
+  const holdersOf = async (leaseMs: number) => {
+    const store = await newStore()
+    const write = () => store.write([WORKERS.put(other.name, { ...DESCRIPTION, ...other }, 60_000)])
+    const expire = () => store.write([WORKERS.remove(other.name)])
+    return { store, write, expire, holders: new Holders(store, "1/own", own, leaseMs) }
+  }
+
+  test("lives while its entry does, and for the rest of a lease after that", async () => {
+    const { holders, write, expire } = await holdersOf(30_000)
+    await write()
+    expect(await holders.isAlive(id)).toBe(true)
+    await expire()
+    for (let passed = 600; passed < 24_600; passed += 600) {
+      vi.advanceTimersByTime(600)
+      expect(await holders.isAlive(id)).toBe(true)
+    }
+    vi.advanceTimersByTime(600)
+    expect(await holders.isAlive(id)).toBe(false)
+    await write()
+    expect(await holders.isAlive(id)).toBe(true)
+  })
+
+  test("has its time again if its entry may have been written between two looks", async () => {
+    const { holders } = await holdersOf(30_000)
+    expect(await holders.isAlive(id)).toBe(true)
+    vi.advanceTimersByTime(WORKER_TTL_MS)
+    vi.advanceTimersByTime(18_000)
+    expect(await holders.isAlive(id)).toBe(true)
+  })
+
+  test("is dead without its entry, with a short lease", async () => {
+    const { holders } = await holdersOf(3_000)
+    expect(await holders.isAlive(id)).toBe(false)
+    expect(holders.lifeMs).toBe(WORKER_TTL_MS)
+  })
+
+  test("is dead once another one has its name", async () => {
+    const { holders, store } = await holdersOf(3_000)
+    await store.write([WORKERS.put(other.name, { ...DESCRIPTION, ...other, instance: "8" }, 60_000)])
+    expect(await holders.isAlive(id)).toBe(false)
+  })
+
+  test("lives if a later version has written its entry in another form", async () => {
+    const { holders, store } = await holdersOf(3_000)
+    await store.write([{ key: WORKERS.key(other.name), value: new TextEncoder().encode("{}"), ttl: 60_000 }])
+    expect(await holders.isAlive(id)).toBe(true)
+  })
+})
+
 describe("permits", () => {
   test("are never more than there are, however many workers take and give at once, and all get some", async () => {
     const store = await newStore()
     const workers = Array.from({ length: 5 }, () => worker(store, { concurrency: 7 }))
+    await Promise.all(workers.map(({ register }) => register()))
     let running = 0
     let max = 0
     const done = workers.map(() => 0)
@@ -99,46 +183,49 @@ describe("permits", () => {
 
   test("of a worker that is dead are free, those of one that lives are not", async () => {
     const store = await newStore()
-    const dead = worker(store, { concurrency: 3 }, 1_000)
-    const alive = worker(store, { concurrency: 3 })
+    const [dead, alive, heir] = [3, 3, 3].map((concurrency) => worker(store, { concurrency }))
+    if (dead === undefined || alive === undefined || heir === undefined) throw new Error("there are three")
+    await dead.register(1_000)
+    await alive.register()
     dead.add(2)
     await eventually(() => dead.permits.running === 2)
     alive.add(1)
     await eventually(() => alive.permits.running === 1)
-    const heir = worker(store, { concurrency: 3 })
     using _ = ticking(heir)
     heir.add(3)
     await eventually(() => heir.permits.running === 2, { message: "the permits of the dead one come back" })
-    expect((await stateOf(store)).held).toEqual({ [alive.presence.id]: 1, [heir.presence.id]: 2 })
+    expect((await stateOf(store)).held).toEqual({ [alive.id]: 1, [heir.id]: 2 })
   })
 
   test("of a worker that was taken for dead are not used again, but for what still runs", async () => {
     const store = await newStore()
-    const frozen = worker(store, { concurrency: 2 }, 1_000)
+    const frozen = worker(store, { concurrency: 2 })
     const other = worker(store, { concurrency: 2 })
+    await other.register()
     frozen.add(2)
     await eventually(() => frozen.permits.running === 2)
     using _ = ticking(other)
     other.add(3)
     await eventually(() => other.permits.running === 2)
-    expect(await frozen.presence.beat()).toBe(true)
+    await frozen.register()
     frozen.permits.recheck()
-    await eventually(async () => (await stateOf(store)).held?.[frozen.presence.id] === 2)
+    await eventually(async () => (await stateOf(store)).held?.[frozen.id] === 2)
     frozen.add(2)
     frozen.permits.end()
     frozen.pump()
-    await eventually(async () => (await stateOf(store)).held?.[frozen.presence.id] === 1)
+    await eventually(async () => (await stateOf(store)).held?.[frozen.id] === 1)
     expect(frozen.permits.running).toBe(1)
   })
 
   test("are not used by a worker that cannot know whether it is still taken to be alive", async () => {
-    const store = await newStore()
-    const { permits, add, presence } = worker(store, { concurrency: 2 }, 1_000)
+    const { permits, add, entry } = worker(await newStore(), { concurrency: 2 })
     add(1)
     await eventually(() => permits.running === 1)
     permits.end()
     expect(permits.startsAt(0)).toBe(0)
-    await eventually(() => !presence.isFresh)
+    entry.ageMs = 0.8 * LEASE_MS - 1
+    expect(permits.startsAt(0)).toBe(0)
+    entry.ageMs = 0.8 * LEASE_MS
     expect(permits.startsAt(0)).toBe(Number.POSITIVE_INFINITY)
   })
 
@@ -213,7 +300,7 @@ describe("permits", () => {
         return store.get(key)
       },
     })
-    const one = worker(counted, { concurrency: 10 }, 60_000, 4)
+    const one = worker(counted, { concurrency: 10 }, 4)
     one.add(100)
     await eventually(() => one.permits.running === 4)
     await turn()
@@ -231,15 +318,14 @@ describe("permits", () => {
     const store = await newStore()
     const limit = { rate: { intervalMs: 60_000 }, concurrency: 1 }
     const first = worker(store, limit)
+    await first.register()
     first.add(1)
     await eventually(() => first.permits.running === 1)
     const { tat } = await stateOf(store)
     const second = worker(store, limit)
     second.add(5)
     using _ = ticking(second)
-    await eventually(async () =>
-      new TextDecoder().decode((await store.get([KEY]))[0]?.value).includes(second.presence.id),
-    )
+    await eventually(async () => new TextDecoder().decode((await store.get([KEY]))[0]?.value).includes(second.id))
     expect((await stateOf(store)).tat).toBe(tat)
   })
 })
