@@ -88,7 +88,7 @@ export const fetchBoard = <B = Board>(
   if (plugin !== undefined) return plugin(name, configuration, options)
   const known = [...Object.keys(boards), ...Object.keys(transports), ...Object.keys(builtin)]
   if (!known.includes(driver) && !isInstalled(driver)) {
-    const message = `no job board plugin is called ${JSON.stringify(driver.slice(0, 60))}${didYouMean(driver, known)} (there are ${known.join(", ")})`
+    const message = `no job board plugin is called ${JSON.stringify(driver.slice(0, 60))}${didYouMean(driver, known)} (known: ${known.join(", ")})`
     throw new CallboardError("not-found", message, { field: "board" })
   }
   const url = urlOf(source, configuration)

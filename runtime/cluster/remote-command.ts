@@ -158,8 +158,8 @@ export const parseCommand = (name: string, given: unknown): Result.Result<Comman
     return Result.fail(new CallboardError("invalid-input", message, { field: "command" }))
   }
   const takes = takesOf(name)
-  const wanted = takes.length === 0 ? "empty: it takes none" : `an object with ${takes.join(", ")}`
-  if (!isMap(given)) return invalid("arguments", `of ${name} must be ${wanted}`)
+  const wanted = takes.length === 0 ? "no arguments" : `an object with ${takes.join(", ")}`
+  if (!isMap(given)) return invalid("arguments", `${name} takes ${wanted}`)
   // Effect's empty struct accepts any object, so unknown arguments are looked for here.
   const unknown = Object.keys(given).find((key) => !takes.includes(key) && given[key] !== undefined)
   if (unknown !== undefined) return Result.fail(unknownOption(unknown, takes, name))

@@ -115,7 +115,7 @@ const outcomeWithin = async ({ c, context }: RouteRequest, id: string, ms: numbe
   try {
     return jobOutcome(await recordAfterWait(context, id, ms, c.req.raw.signal))
   } catch (cause) {
-    context.log.debug("the wait of a submission failed", { job: id, cause: String(cause) })
+    context.log.debug("waiting for the result of a submission failed", { job: id, cause: String(cause) })
     return undefined
   }
 }

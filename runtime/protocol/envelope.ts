@@ -135,7 +135,7 @@ export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
   const expected = ENVELOPE_OVERHEAD + headLength + bodyLength
   if (frame.length !== expected) {
     return undecodable(
-      `${frame.length < expected ? "cut short" : "too long"}: ${frame.length} bytes instead of the announced ${expected}`,
+      `${frame.length < expected ? "truncated" : "too long"}: ${frame.length} bytes instead of the announced ${expected}`,
       frame,
     )
   }

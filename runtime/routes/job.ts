@@ -86,7 +86,7 @@ export const JOB_ROUTES = {
     group: "Jobs",
     summary: "How the last runs of a job ended",
     description:
-      "The last ten runs, newest first. A job that runs once has one result once it has ended; with `wait` the response waits for the first one.",
+      "The last ten runs, newest first. A job that runs only once has one result after it has ended; with `wait` the response waits for the first one.",
     scope: "read",
     call: "results()",
     query: { wait: text(Wait) },

@@ -14,7 +14,7 @@ export const LIMIT_ROUTES = {
   "GET /v1/limits": {
     operation: "listLimits",
     group: "Statistics",
-    summary: "Limits of methods across all workers, the ones with most waiting jobs first",
+    summary: "Limits of methods across all workers, the ones with the most waiting jobs first",
     description: `Reads up to ${MAX_KEYS} values of keys.`,
     scope: "read",
     responses: [{ status: 200, description: "The limits", schema: LimitList }],

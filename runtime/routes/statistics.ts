@@ -109,7 +109,7 @@ export const STATISTICS_ROUTES = {
       to: text(Moment("End, ISO 8601; the default is now")),
       step: text(
         Moment(
-          "Length of a point: `1m`, or seconds; a multiple of a minute, or of ten minutes if `from` is over two hours ago",
+          "Interval between points: `1m`, or seconds; a multiple of a minute, or of ten minutes if `from` is over two hours ago",
         ),
       ),
     },

@@ -25,7 +25,7 @@ export type Mark = typeof Mark.Type
 export const SeriesSchema = Schema.Struct({
   from: Time,
   to: Time,
-  step: Schema.Finite.annotate({ description: "Length of a point, in seconds" }),
+  step: Schema.Finite.annotate({ description: "Interval between points, in seconds" }),
   series: Schema.Array(
     Schema.Struct({
       key: Schema.String.annotate({ description: "Category: `ok`, `failed`, `other`; a task, queue or version" }),

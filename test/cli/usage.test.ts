@@ -13,7 +13,7 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["jbos", /unknown command 'jbos' \(did you mean jobs\?\); see: callboard --help$/m],
     ["jobs --stat failed", /unknown option '--stat' \(did you mean --state\?\); see: callboard jobs --help$/m],
     ["dead redrive --al", /unknown option '--al' \(did you mean --all\?\); see: callboard dead redrive --help$/m],
-    ["jobs --state fialed", /--state fialed: no such state \(did you mean failed\?\); there are deferred, /],
+    ["jobs --state fialed", /--state fialed: no such state \(did you mean failed\?\); the states are deferred, /],
     ["jobs --limit 0", /--limit 0: must be a whole number from 1 to 1000/],
     ["jobs extra", /too many arguments/],
     ["submit", /missing required argument 'task'/],

@@ -73,7 +73,7 @@ export const readHeaders = (block: Uint8Array): ReadonlyMap<string, ReadonlyArra
     return "its headers are not UTF-8"
   }
   const [version, ...lines] = text.split("\r\n")
-  if (version !== VERSION || lines.pop() !== "" || lines.pop() !== "") return "its headers are cut short"
+  if (version !== VERSION || lines.pop() !== "" || lines.pop() !== "") return "its headers are truncated"
   for (const line of lines) {
     const colon = line.indexOf(":")
     const name = line.slice(0, Math.max(colon, 0))

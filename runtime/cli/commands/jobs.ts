@@ -34,7 +34,7 @@ export const statesOf = (text: string): ReadonlyArray<State> =>
     const state = part.trim()
     return isState(state)
       ? state
-      : wrongUsage(`--state ${state}: no such state${didYouMean(state, STATES)}; there are ${STATES.join(", ")}`)
+      : wrongUsage(`--state ${state}: no such state${didYouMean(state, STATES)}; the states are ${STATES.join(", ")}`)
   })
 
 const MAX_LIMIT = 1_000

@@ -23,10 +23,10 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "unknown-actor": "No worker served its task. Start a worker that does, or check the name for typos.",
   "worker-lost":
     "Its workers died while they ran it. Check its input and the memory of the workers before you run it again.",
-  rejected: "Its handler rejected it permanently: see the detail.",
+  rejected: "Its handler rejected it permanently: see its details.",
   undecodable: "It cannot be decoded. Its sender must send JSON or msgpack.",
   "invalid-task": "Its headers are not a valid task. Fix the sender.",
-  unsupported: "It needs a feature that Callboard does not support: see the detail.",
+  unsupported: "It needs a feature that Callboard does not support: see its details.",
   "errbacks-refused": "It failed, and its errbacks could not be submitted.",
   "follow-ups-refused": "It ended, and its follow-up tasks could not be submitted.",
   "member-failed": "A member of its group did not succeed. Retry the members that its error names, then this job.",
@@ -207,7 +207,8 @@ export const Dead = (): JSX.Element => {
     <View title="Dead letters" count={all === 0 ? undefined : String(all)}>
       <div class="stackv">
         <p class="mid">
-          Tasks that no worker serves, that cannot be decoded, that kill their workers, or that their handler rejected.
+          Tasks that no worker serves, that cannot be decoded, that kill their workers, or that were rejected by their
+          handler.
         </p>
         <Reasons />
         <Panel

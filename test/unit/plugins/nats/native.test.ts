@@ -277,9 +277,9 @@ describe("what makes no task is a dead letter with the reason, and the worker go
       [`NATS/1.0\r\n${ok}a b: c\r\n\r\n`, 'a header has no name: "a b: c"'],
       [`NATS/1.0\r\n${ok}nothing\r\n\r\n`, 'a header has no name: "nothing"'],
       [`NATS/1.0\r\n${ok}a: b\r\n\r\nc: d\r\n\r\n`, 'a header has no name: ""'],
-      [`NATS/1.0\r\n${ok}`, "its headers are cut short"],
-      ["NATS/1.0", "its headers are cut short"],
-      ["no headers at all", "its headers are cut short"],
+      [`NATS/1.0\r\n${ok}`, "its headers are truncated"],
+      ["NATS/1.0", "its headers are truncated"],
+      ["no headers at all", "its headers are truncated"],
       [`NATS/1.0\r\n${ok}id: other\r\n\r\n`, 'its header "id" is not the id in its subject'],
       [
         block({ task: "native.echo", "content-encoding": "utf-16" }),

@@ -154,7 +154,7 @@ test("lists of jobs and schedules refuse the same in code and over HTTP", async 
   const unknown = await refusal(client.jobs({ states }))
   expect(unknown).toEqual({
     code: "invalid-input",
-    message: expect.stringMatching(/^states: no such state; there are deferred, /),
+    message: expect.stringMatching(/^states: no such state; the states are deferred, /),
   })
   expect((await ask("GET", "/v1/jobs?state=nope")).body).toMatchObject({
     code: "invalid-input",

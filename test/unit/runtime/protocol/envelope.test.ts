@@ -120,7 +120,7 @@ describe("envelope", () => {
 
   test("every truncation and every extension shows", () => {
     for (let length = 0; length < frame.length; length++) {
-      expect(reason(frame.slice(0, length))).toMatch(length < ENVELOPE_OVERHEAD ? /too few/ : /cut short/)
+      expect(reason(frame.slice(0, length))).toMatch(length < ENVELOPE_OVERHEAD ? /too few/ : /truncated/)
     }
     expect(reason(new Uint8Array([...frame, 0]))).toMatch(/too long/)
   })
@@ -128,7 +128,7 @@ describe("envelope", () => {
   test("another version, foreign bytes, lying lengths", () => {
     expect(reason(changed(0, 2))).toMatch(/version/)
     expect(reason(new TextEncoder().encode('{"task": "add", "id": "1"}'))).toMatch(/version/)
-    for (const at of [1, 2, 3, 5, 6, 7]) expect(reason(changed(at, 255))).toMatch(/cut short/)
+    for (const at of [1, 2, 3, 5, 6, 7]) expect(reason(changed(at, 255))).toMatch(/truncated/)
     expect(reason(changed(8, 0))).toMatch(/too long/)
   })
 
