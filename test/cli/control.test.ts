@@ -123,8 +123,8 @@ describe("what cannot be done ends with exit code 1, and says why", () => {
   test.each([
     ["inspect ping --workers w2", "stderr", /^callboard: no worker named "w2" is running \(did you mean w1\?\)$/m],
     ["control pool-shrink 100", "stdout", /^w1 +count: the worker has \d handler\(s\) and must keep one: at most \d$/m],
-    ["control rate-limit works.no 1/s", "stdout", /^w1 +task: this worker does not serve works\.no$/m],
-    ["control cancel-consumer none", "stdout", /^w1 +queue: the worker does not consume none$/m],
+    ["control rate-limit works.no 1/s", "stdout", /^w1 +task: .*does not serve works\.no$/m],
+    ["control cancel-consumer none", "stdout", /^w1 +queue: .*does not consume none$/m],
     ["control revoke nobody", "stderr", /there is no job nobody/],
   ] as const)("callboard %s", async (args, stream, why) => {
     const ran = await project.ask(...args.split(" "))

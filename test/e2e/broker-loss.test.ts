@@ -74,19 +74,15 @@ describe.concurrent("on a nats-server", () => {
     await red()
     await server.restart()
     await green()
-    const reduced = lines.indexOf(
-      "Temporarily reducing the prefetch count to 10 to avoid over-fetching since 5 tasks are currently being processed.",
-    )
+    const reduced = lines.findIndex((line) => /^Temporarily reducing the prefetch count to 10 .* 5 tasks/.test(line))
     expect(reduced).toBeGreaterThanOrEqual(0)
-    expect(lines[reduced + 1]).toBe(
-      "The prefetch count will be gradually restored to 20 as the tasks complete processing.",
-    )
+    expect(lines[reduced + 1]).toContain("restored to 20")
     for (const end of gates.values()) end()
     for (const job of jobs) expect(await job.result({ timeout: 60 })).toBe("waited")
     // The worker may hear after this client that the last outcome is stored.
-    const restored =
-      "Resuming normal operations following a restart. Prefetch count has been restored to the maximum of 20"
-    await eventually(() => lines.includes(restored), { message: "the prefetch is restored" })
+    await eventually(() => lines.some((line) => line.endsWith("restored to the maximum of 20")), {
+      message: "the prefetch is restored",
+    })
     expect((await jobs[0]?.find())?.attempts).toBe(1)
   })
 
@@ -110,7 +106,7 @@ describe.concurrent("on a nats-server", () => {
     await eventually(() => gates.size === 1)
     await shutDown(server)
     await red()
-    expect(lines).toContain("the connection is lost: 1 running task(s) are handed back")
+    expect(lines).toContainEqual(expect.stringMatching(/^the connection is lost: 1 running task/))
     for (const end of gates.values()) end()
     gates.clear()
     await server.restart()
@@ -236,7 +232,7 @@ describe.concurrent("callboard worker", () => {
       "2",
       "3",
     ])
-    expect(stderr).toMatch(/^callboard: the worker is stopping: cannot connect to 127\.0\.0\.1:1/m)
+    expect(stderr).toMatch(/^callboard: .*cannot connect to 127\.0\.0\.1:1/m)
     expect(code).toBe(1)
   })
 

@@ -89,7 +89,7 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
                   <Empty title={state === "quiet" ? "No quiet causes" : "No failures"}>
                     <p>
                       {state === "quiet"
-                        ? `All causes of ${RANGE_WORDS[range]} are still failing, if there are any.`
+                        ? `All causes from ${RANGE_WORDS[range]}, if there are any, are still active.`
                         : `No attempt has failed in ${RANGE_WORDS[range]}, or not recently.`}
                     </p>
                   </Empty>

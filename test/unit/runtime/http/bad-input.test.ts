@@ -150,8 +150,8 @@ describe("POST /v1/jobs", () => {
 
   test("a refusal says what a field must be", async () => {
     const detail = async (body: object) => (await running.ask("POST", "/v1/jobs", { body })).body.detail
-    expect(await detail({})).toBe("task: is missing: it must be text of 1 to 255 characters")
-    expect(await detail({ task: "work.echo", priority: 10 })).toBe("priority: must be a whole number from 0 to 9")
+    expect(await detail({})).toMatch(/^task: is missing: .*1 to 255 characters$/)
+    expect(await detail({ task: "work.echo", priority: 10 })).toMatch(/^priority: .*0 to 9$/)
   })
 
   test("a length that is too large is refused before anything is read", async () => {

@@ -58,12 +58,10 @@ test("every command does what it says", async () => {
   await service.stopped
 })
 
-const WHOLE = "must be a whole number from 1 to 10000"
-
 test.each<readonly [path: string, body: unknown, status: number, problem: object]>([
-  ["pool-grow", {}, 400, { field: "count", detail: `count: is missing: it ${WHOLE}` }],
-  ["pool-grow", { count: 0 }, 400, { field: "count", detail: `count: ${WHOLE}` }],
-  ["pool-grow", { count: "2" }, 400, { field: "count", detail: `count: ${WHOLE}` }],
+  ["pool-grow", {}, 400, { field: "count", detail: expect.stringMatching(/^count: is missing: .*1 to 10000$/) }],
+  ["pool-grow", { count: 0 }, 400, { field: "count", detail: expect.stringMatching(/^count: .*1 to 10000$/) }],
+  ["pool-grow", { count: "2" }, 400, { field: "count", detail: expect.stringMatching(/^count: .*1 to 10000$/) }],
   [
     "pool-grow",
     { cuont: 2 },
@@ -77,7 +75,7 @@ test.each<readonly [path: string, body: unknown, status: number, problem: object
   ["pool-grow?workers=nobody", { count: 1 }, 404, { code: "not-found", field: "workers" }],
   ["pool-grow?timeout=0", { count: 1 }, 400, { field: "timeout" }],
   ["autoscale", { min: 5, max: 2 }, 400, { field: "min", detail: expect.stringContaining("did you mean min 2") }],
-  ["autoscale", { min: "16,2" }, 400, { field: "min", detail: `min: ${WHOLE}` }],
+  ["autoscale", { min: "16,2" }, 400, { field: "min", detail: expect.stringMatching(/^min: .*1 to 10000$/) }],
   ["rate-limit", { task: "work.echo", rate: "10/x" }, 400, { field: "rate", detail: expect.stringContaining("10/m") }],
   ["rate-limit", { task: "work.echo", rate: "-1/m" }, 400, { field: "rate", detail: expect.stringContaining("10/m") }],
   ["rate-limit", { task: "work.echo", rate: "ten" }, 400, { field: "rate", detail: expect.stringContaining("10/m") }],

@@ -66,18 +66,24 @@ test.each<readonly [parse: () => unknown, field: string, owner: string, instead:
   )
 })
 
-test.each<readonly [parse: () => unknown, message: string]>([
-  [submission({ callbacks: [5] }), "callbacks[0]: must be an object"],
-  [submission({ retry: { max: 10_001 } }), "retry.max: must be a whole number from 1 to 10000"],
-  [submission({ retry: { front: "yes" } }), "retry.front: must be true or false"],
-  [submission({ priority: 10 }), "priority: must be a whole number from 0 to 9"],
-  [submission({ priority: "4" }), "priority: must be a whole number from 0 to 9"],
-  [submission({ queue: "" }), "queue: must be text of 1 to 255 characters"],
-  [submission({ delay: true }), "delay: must be a duration: seconds as a number, or text such as 30s"],
-  [schedule({ most: 1_001 }), "most: must be a whole number from 1 to 1000"],
-  [() => parseClaim({}), "owner: is missing"],
-  [command("pool-grow", { count: 0 }), "count: must be a whole number from 1 to 10000"],
-  [command("pool-grow", {}), "count: is missing: it must be a whole number from 1 to 10000"],
-])("%s: %s", (parse, message) => {
-  expect(parse).toThrow(expect.objectContaining({ code: "invalid-input", message }))
+test.each<readonly [parse: () => unknown, field: string, rule: string]>([
+  [submission({ callbacks: [5] }), "callbacks[0]", "an object"],
+  [submission({ retry: { max: 10_001 } }), "retry.max", "1 to 10000"],
+  [submission({ retry: { front: "yes" } }), "retry.front", "true or false"],
+  [submission({ priority: 10 }), "priority", "0 to 9"],
+  [submission({ priority: "4" }), "priority", "0 to 9"],
+  [submission({ queue: "" }), "queue", "1 to 255 characters"],
+  [submission({ delay: true }), "delay", "a duration"],
+  [schedule({ most: 1_001 }), "most", "1 to 1000"],
+  [() => parseClaim({}), "owner", "is missing"],
+  [command("pool-grow", { count: 0 }), "count", "1 to 10000"],
+  [command("pool-grow", {}), "count", "is missing"],
+])("%s: %s, %s", (parse, field, rule) => {
+  expect(parse).toThrow(
+    expect.objectContaining({
+      code: "invalid-input",
+      message: expect.stringContaining(rule),
+      details: expect.objectContaining({ field }),
+    }),
+  )
 })

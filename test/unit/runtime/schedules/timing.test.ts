@@ -182,17 +182,17 @@ describe("daylight saving in America/New_York", () => {
 })
 
 test.each([
-  ["0 0 30 2 *", "is never due, because no such day exists"],
-  ["0 0 31 4 *", "is never due, because no such day exists"],
+  ["0 0 30 2 *", "is never due"],
+  ["0 0 31 4 *", "is never due"],
   ["* * *", "must be five fields"],
   ["* * * * * * *", "must be five fields"],
   ["", "must be five fields"],
   ["2026-01-01T00:00:00", "must be five fields"],
   ["@dayly", "must be five fields"],
-  ["60 * * * *", "is not a cron expression: Invalid value for minute: 60"],
-  ["0 0 32 * *", "is not a cron expression: Invalid value for day: 32"],
-  ["0 0 0-5 * *", "is not a cron expression: Invalid value for day: 0"],
-  ["0 0 * 13 *", "is not a cron expression: Invalid value for month: 13"],
+  ["60 * * * *", "minute: 60"],
+  ["0 0 32 * *", "day: 32"],
+  ["0 0 0-5 * *", "day: 0"],
+  ["0 0 * 13 *", "month: 13"],
   ["@reboot", "must be five fields"],
   ["0 7 * * mon 2030", "is not a cron expression"],
 ])("%s is refused", (text, why) => {
