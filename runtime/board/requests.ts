@@ -41,7 +41,7 @@ const ClaimNumber = Schema.Number.annotate({ message: NO_CLAIM_NUMBER })
 const EXPIRY_RULE = `${DURATION_RULE}; null for a claim that does not expire`
 const Expiry = Schema.NullOr(Duration).annotate({
   message: EXPIRY_RULE,
-  description: "How long the claim is valid: seconds, or text such as 30s; null: until it is given up",
+  description: "How long the claim is valid: seconds, or text such as 30s; null: until it is released",
 })
 
 export const ClaimRequest = Schema.Struct({ owner: Owner, expiry: Schema.optionalKey(Expiry) }).annotate({
@@ -140,6 +140,6 @@ export const detailsOf = (
   const text = plainJson(details, field)
   if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field })
   const written: unknown = JSON.parse(text.success)
-  if (!isMap(written)) return refuseInput(field, "must be an object that is also an object as JSON")
+  if (!isMap(written)) return refuseInput(field, "must be an object whose JSON is an object too")
   return { details: written, length: text.success.length }
 }

@@ -52,6 +52,13 @@ const signs: ReadonlyArray<readonly [sign: string, pattern: RegExp]> = [
   ["for ever", /\bfor ever\b/i],
   ["is there, for exists", /(?<!\bas \w+ )\b(?:are|is|was|were) there\b(?! (?:any|an?|no|so)\b)/i],
   ["is over, for ends", /\b(?:are|is|was|were) over\b/i],
+  ["is not there, for does not exist", /\b(?:are|is|was|were) not there\b/i],
+  ["is by, without a verb", /\b(?:are|is|was|were) by (?:an?|its|that|the|their)\b/i],
+  ["since when, meanwhile", /\bsince when\b(?![^.]*\?)|(?<=\w )meanwhile\b/i],
+  ["least or most, for minimum or maximum", /(?:^|: )(?:Fewest|Least|Most (?!frequent|recent)\w+s) (?!of\b)/],
+  ["a number that is allowed", /, (?:and )?\S+ (?:is|are) allowed\b/],
+  ["another than, of use, if nothing is said", /\banother than\b|\bof use\b|\bif nothing is said\b/i],
+  ["to be done, without must", /, to be \w+ed\b/i],
   ["go on, for continue", /\b(?:go|goes|going|gone|went) on\b/i],
   ["come to an end, come into being", /\bcom(?:es?|ing) (?:to (?:an|exactly one|its|one) end|into being)\b/i],
   [
