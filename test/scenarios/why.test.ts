@@ -258,7 +258,7 @@ const table: ReadonlyArray<Row> = [
       attempt: 1,
       attempts: 4,
       until: ANY_TIME,
-      message: expect.stringMatching(/^attempt 1 of 4 failed with RangeError: out of luck/),
+      message: expect.stringMatching(/^attempt 1 of 4 \(method scene\.fail\) failed with RangeError: out of luck/),
     },
     make: async (newBoard) => {
       const { client } = await start([scene], { transport: newBoard() })
