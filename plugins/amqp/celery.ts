@@ -13,6 +13,7 @@ import {
   heardUntil,
 } from "../../runtime/transport/celery.ts"
 import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
+import { startDeadline, within } from "../../runtime/transport/timers.ts"
 import { type AmqpLink, type Connect, type ExchangeForm, explain, openLink } from "./link.ts"
 import { fromAmqp, taskMessage, toAmqp } from "./message.ts"
 import { type AmqpSettings, settingsOf } from "./settings.ts"
@@ -70,7 +71,7 @@ class AmqpMessages implements CeleryMessages {
     const { name, timeout } = this.#options
     const failed = new AbortController()
     const fail = (): void => failed.abort()
-    const timer = setTimeout(fail, timeout)
+    const cancel = startDeadline(timeout, fail)
     this.#closing.signal.addEventListener("abort", fail)
     let isLost = false
     let isOpen = false
@@ -85,7 +86,7 @@ class AmqpMessages implements CeleryMessages {
       if (!isOpen) throw new TransportError("unavailable", "amqp: the connection was lost")
       return link
     } finally {
-      clearTimeout(timer)
+      cancel()
       this.#closing.signal.removeEventListener("abort", fail)
       if (!isOpen) fail()
     }
@@ -112,17 +113,11 @@ class AmqpMessages implements CeleryMessages {
   async #call<T>(run: (link: AmqpLink) => Promise<T>): Promise<T> {
     if (this.#closing.signal.aborted) throw new TransportError("closed", "amqp: this connection was closed")
     const { timeout } = this.#options
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const late = new Promise<never>((_, reject) => {
-      const why = new TransportError("unavailable", `amqp: no answer within ${timeout} ms`, { outcome: "unknown" })
-      timer = setTimeout(() => reject(why), timeout)
-    })
+    const late = () => new TransportError("unavailable", `amqp: no answer within ${timeout} ms`, { outcome: "unknown" })
     try {
-      return await Promise.race([(async () => run(await this.#link))(), late])
+      return await within(timeout, (async () => run(await this.#link))(), late)
     } catch (cause) {
       throw cause instanceof TransportError ? cause : explain(cause)
-    } finally {
-      clearTimeout(timer)
     }
   }
 

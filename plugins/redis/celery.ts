@@ -17,6 +17,7 @@ import {
   type KeptResult,
 } from "../../runtime/transport/celery.ts"
 import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
+import { within } from "../../runtime/transport/timers.ts"
 import { envelopeOf, priorityOfWire, readEnvelope, SEPARATOR } from "./envelope.ts"
 import { type RedisSettings, settingsOf } from "./settings.ts"
 
@@ -53,18 +54,12 @@ const opened = async (settings: RedisClientOptions, timeout: number): Promise<Re
   // An error event without a listener would end the process. Commands report the loss: they fail, or wait for the
   // connection.
   client.on("error", () => undefined)
-  let timer: ReturnType<typeof setTimeout> | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${timeout} ms`)), timeout)
-  })
   try {
-    await Promise.race([client.connect(), late])
+    await within(timeout, client.connect(), () => new Error(`no answer within ${timeout} ms`))
     return client
   } catch (cause) {
     client.destroy()
     throw unavailable(cause)
-  } finally {
-    clearTimeout(timer)
   }
 }
 

@@ -7,6 +7,7 @@ import { renderJson } from "../protocol/codec/json.ts"
 import { compact } from "../protocol/compact.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
 import type { Answer, RouteAddress, RouteRequest } from "../routes/routes.ts"
+import { startDeadline } from "../transport/timers.ts"
 
 /** How a request is sent. */
 export interface RequestOptions {
@@ -107,7 +108,7 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
     const abort = () => stop.abort()
     signal?.throwIfAborted()
     signal?.addEventListener("abort", abort, { once: true })
-    const timer = setTimeout(abort, timeoutMs + waitMs)
+    const cancel = startDeadline(timeoutMs + waitMs, abort)
     try {
       const response = await fetch(base + path + queryOf(query), {
         method,
@@ -125,7 +126,7 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
       const message = `${base} did not answer ${why}`
       return Result.fail({ error: new CallboardError("transport-unavailable", message, { outcome, cause }) })
     } finally {
-      clearTimeout(timer)
+      cancel()
       signal?.removeEventListener("abort", abort)
     }
   }

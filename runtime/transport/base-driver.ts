@@ -9,7 +9,7 @@ import { TransportError } from "./errors.ts"
 import type { Known } from "./known.ts"
 import type { FoundJob, FoundJobs, Query } from "./optional.ts"
 import { answerTogether, asError, type Failed, PlainDriver } from "./plain-driver.ts"
-import { sleep } from "./timers.ts"
+import { sleep, startDeadline } from "./timers.ts"
 
 /** An open connection. */
 export interface Link {
@@ -123,9 +123,9 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
     if (connection === undefined) throw this.#whyClosed
     return new Promise<T>((resolve, reject) => {
       const late = new TransportError("unavailable", `no answer within ${bound} ms`)
-      const timer = bound > 0 ? setTimeout(() => this.#lose(connection, late), bound) : undefined
+      const cancel = bound > 0 ? startDeadline(bound, () => this.#lose(connection, late)) : undefined
       const end = () => {
-        clearTimeout(timer)
+        cancel?.()
         connection.waiting.delete(fail)
       }
       const fail = (why: TransportError) => {
@@ -196,11 +196,11 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
       if (connection !== undefined) this.#lose(connection, lost)
     }, late.signal)
     const link = await new Promise<L>((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const cancel = startDeadline(this.options.timeout, () => {
         reject(new TransportError("unavailable", `no connection within ${this.options.timeout} ms`))
         opening.then((tooLate) => tooLate.close()).catch(() => undefined)
-      }, this.options.timeout)
-      opening.then(resolve, reject).finally(() => clearTimeout(timer))
+      })
+      opening.then(resolve, reject).finally(cancel)
     }).catch((error: unknown) => {
       late.abort()
       throw error instanceof TransportError ? error : this.explain(error)

@@ -21,14 +21,30 @@ export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
 /** Resolves once the event loop has seen to what came in meanwhile. */
 export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
+/** The last part of a deadline, in milliseconds. */
+const LAST_MS = 50
+
+/**
+ * Calls `late` after `ms` milliseconds, soon if that time is over, unless the returned function is called first. If this
+ * thread was blocked meanwhile, the answers that have arrived are read first: an event loop may look at its timers
+ * before its sockets, so the last part of the time begins when the first part has ended.
+ */
+export const startDeadline = (ms: number, late: () => void): (() => void) => {
+  const last = Math.min(Math.max(0, ms), LAST_MS)
+  let timer = setTimeout(() => {
+    timer = setTimeout(late, last)
+  }, Math.max(0, ms) - last)
+  return () => clearTimeout(timer)
+}
+
 /**
  * Settles as `work` does, or fails with `late()` after `ms` milliseconds, soon where that time is over. The work itself is not
  * stopped then.
  */
 export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Promise<T> =>
   new Promise<T>((resolve, reject) => {
-    const timer = setTimeout(() => reject(late()), Math.max(0, ms))
-    work.then(resolve, reject).finally(() => clearTimeout(timer))
+    const cancel = startDeadline(ms, () => reject(late()))
+    work.then(resolve, reject).finally(cancel)
   })
 
 /**

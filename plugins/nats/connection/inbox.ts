@@ -32,6 +32,8 @@ interface Pending {
   /** 1 for each request that has had its last reply. */
   readonly done: Uint8Array
   left: number
+  /** Whether it is overdue, but this thread may have been blocked while its reply arrived. */
+  isSpared: boolean
 }
 
 /** Most requests that are registered together. */
@@ -75,6 +77,7 @@ export class Inbox {
       until: performance.now() + requester.timeout,
       done: new Uint8Array(count),
       left: count,
+      isSpared: false,
     })
     this.#watch()
     return block * MAX_REQUESTS
@@ -154,10 +157,19 @@ export class Inbox {
   }
 
   #watch(): void {
-    this.#timer ??= setInterval(() => {
+    if (this.#timer !== undefined) return
+    let before = performance.now()
+    this.#timer = setInterval(() => {
       const now = performance.now()
+      const wasBlocked = now - before >= 2 * SWEEP_MS
+      before = now
       for (const [block, pending] of [...this.#pending]) {
         if (pending.until > now) continue
+        // Replies that have arrived while this thread was blocked are read before the timer fires again.
+        if (wasBlocked && !pending.isSpared) {
+          pending.isSpared = true
+          continue
+        }
         let error: TransportError | undefined
         this.#fail(block, pending, (index, requester) => {
           error ??= timedOut(requester.subjectOf(index), requester.timeout)
