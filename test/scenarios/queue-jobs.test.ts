@@ -5,6 +5,7 @@ import { describe, expect, test, vi } from "vitest"
 import { connect } from "../../runtime/client/client.ts"
 import { connectSync } from "../../runtime/service/sync.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
+import { confirmed } from "../support/confirmed.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -284,24 +285,24 @@ onEveryBoard((newBoard) => {
     const { client, url = "" } = await start([scene], { transport, queues: ["default"], http: { port: 0 } })
     const fields = { id: "u1", unique: "id", input: { a: 1, b: 2 } } as const
     const waits = await client.submit("scene.add", { ...fields, queue: "other" })
-    const refused = async (state: string, submit: Promise<unknown>) =>
-      expect(await submit.catch((error: unknown) => error)).toMatchObject({
+    const refused = async (state: string, submit: () => Promise<unknown>) =>
+      expect(await confirmed(submit).catch((error: unknown) => error)).toMatchObject({
         code: "job-exists",
         details: { id: "u1", field: "unique" },
         message: `job u1 is ${state} and its id must be unique: delete it before you submit it again`,
       })
-    await refused("queued", client.submit("scene.add", { ...fields, queue: "other" }))
-    await refused("queued", connectHttp(url).submit("scene.add", { ...fields, queue: "other" }))
+    await refused("queued", () => client.submit("scene.add", { ...fields, queue: "other" }))
+    await refused("queued", () => connectHttp(url).submit("scene.add", { ...fields, queue: "other" }))
     await waits.delete()
     const first = await client.submit("scene.add", fields)
     expect(await first.result(WAIT)).toBe(3)
-    await refused("succeeded", client.submit("scene.add", fields))
-    await refused("succeeded", client.submit("scene.add", { ...fields, delay: 1 }))
+    await refused("succeeded", () => client.submit("scene.add", fields))
+    await refused("succeeded", () => client.submit("scene.add", { ...fields, delay: 1 }))
     const [again, other] = await client.submitMany([
       { ...fields, task: "scene.add" },
       { task: "scene.add", input: { a: 2, b: 2 } },
     ])
-    await refused("succeeded", Promise.reject(again))
+    await refused("succeeded", () => Promise.reject(again))
     expect(other).toMatchObject({ state: "queued" })
     // Without `unique`.
     const { unique: _unique, ...plain } = fields

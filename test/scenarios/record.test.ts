@@ -3,6 +3,7 @@ import { actor, type JobView } from "callboard"
 import { connectHttp } from "callboard/client"
 import { describe, expect, test } from "vitest"
 import { connect } from "../../runtime/client/client.ts"
+import { confirmed } from "../support/confirmed.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -447,7 +448,8 @@ onEveryBoard((newBoard) => {
     const { scene } = makeActor()
     const service = await start([scene], { transport, http: { port: 0 } })
     const remote = connectHttp(service.url ?? "")
-    const job = await remote.submit("scene.round", { repeat: { times: 2, interval: 0 }, details: { n: 1 } })
+    const fields = { id: "over-http", repeat: { times: 2, interval: 0 }, details: { n: 1 } }
+    const job = await confirmed(() => remote.submit("scene.round", fields))
     expect(await job.result(WAIT)).toBe(2)
     const near = service.client.job(job.id)
     expect(await job.find()).toEqual(await near.find())
