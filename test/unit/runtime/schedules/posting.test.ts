@@ -1,12 +1,15 @@
 /** What schedulers and operators do with one entry at a time, at every moment at which one of them may stand still. */
 import { type Client, connect, TransportError } from "callboard"
-import { expect, onTestFinished, test, vi } from "vitest"
+import { beforeEach, expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { publishFailed } from "../../../../runtime/jobs/receipt.ts"
 import { jobIdOf, REPAIR_MS, SCHEDULES, withWake } from "../../../../runtime/schedules/entry.ts"
 import type { ScheduleFields } from "../../../../runtime/schedules/fields.ts"
 import { type PlanTask, postDue } from "../../../../runtime/schedules/posting.ts"
 import { eventually } from "../../../support/servers/process.ts"
+
+// What is due, and for how long a scheduler stood still, must not depend on when the clock of this machine is set.
+beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"] }))
 
 const board = async (): Promise<Client> => {
   const client = await connect(`memory://${generateId()}`)
@@ -30,7 +33,6 @@ test("a scheduler that stood still before it publishes does not publish what ano
   await client.schedules.create("hourly", { every: "1 hour", task: "scene" })
   const published: Array<string> = []
   const now = await connection.store.now()
-  onTestFinished(() => void vi.restoreAllMocks())
   const frozen = {
     ...connection,
     store: {
@@ -41,8 +43,7 @@ test("a scheduler that stood still before it publishes does not publish what ano
         const written = await connection.store.write(...given)
         if (published.length > 0) return written
         await postDue({ connection, plan }, "hourly", now + REPAIR_MS)
-        const clock = Date.now() + 600_000
-        vi.spyOn(Date, "now").mockImplementation(() => clock)
+        vi.setSystemTime(Date.now() + 600_000)
         return written
       },
     },
@@ -56,7 +57,7 @@ test("a scheduler that stood still before it publishes does not publish what ano
     },
   }
   await postDue({ connection: frozen, plan }, "hourly", now)
-  expect(published).toEqual([])
+  expect(published, `${Date.now() - now} ms after it was due`).toEqual([])
   const view = await client.schedules.find("hourly")
   expect(view.runs).toMatchObject([{ state: "queued" }])
 })
@@ -131,9 +132,6 @@ test.each([
 test("each call of run makes a job of its own, however many come in one millisecond", async () => {
   const client = await board()
   await client.schedules.create("yearly", { cron: "0 0 1 1 *", task: "scene" })
-  const now = Date.now()
-  onTestFinished(() => void vi.restoreAllMocks())
-  vi.spyOn(Date, "now").mockImplementation(() => now)
   const ids: Array<string> = []
   for (let at = 0; at < 4; at++) ids.push((await client.schedules.run("yearly")).id)
   expect(new Set(ids).size).toBe(4)
