@@ -9,6 +9,7 @@ import { type DriverContext, sleep } from "./kit/driver/context.ts"
 import type { DriverHarness } from "./kit/driver/harness.ts"
 import { type DriverMutant, driverMutants } from "./kit/driver/mutants.ts"
 import { registerDriver, runDriverCase, runDriverConformance } from "./kit/driver/run.ts"
+import { block } from "./support/block.ts"
 import { outcomesOf } from "./support/outcomes.ts"
 
 // A case spends most of its time waiting, so many run at once.
@@ -126,6 +127,37 @@ describe("a case whose process was too late for a verdict", () => {
       took(0, 100, "milliseconds")
     }
     expect(await run(late)).toEqual({ error: expect.any(BrokenPromise), rounds: 1 })
+  })
+
+  test("has its deadlines without the time for which it was held up", async () => {
+    const held = async (_: number, { within }: DriverContext) => {
+      const answer = new Promise((resolve) => setTimeout(resolve, 110, "answer"))
+      const waiting = within("an answer", answer, 100)
+      // Some event loops look at timers before anything else that is due, and the deadline is due first.
+      block(500)
+      expect(await waiting).toBe("answer")
+    }
+    expect(await run(held)).toEqual({ error: undefined, rounds: 1 })
+  })
+
+  test("repeats a step as often as there is time for, and at least once", async () => {
+    const now = performance.now.bind(performance)
+    const repeating = async (_: number, { repeats }: DriverContext) => {
+      expect([...repeats(3)]).toEqual([0, 1, 2])
+      let late = 0
+      vi.spyOn(performance, "now").mockImplementation(() => now() + late)
+      try {
+        const rounds = []
+        for (const round of repeats(100)) {
+          rounds.push(round)
+          late += 20_000
+        }
+        expect(rounds).toEqual([0, 1])
+      } finally {
+        vi.restoreAllMocks()
+      }
+    }
+    expect(await run(repeating)).toEqual({ error: undefined, rounds: 1 })
   })
 
   test("blames the driver all the same for an answer that never comes", async () => {

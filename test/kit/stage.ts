@@ -26,6 +26,9 @@ export interface Bounds {
   readonly timeout: number
 }
 
+/** From when on a case begins no further repetition, in milliseconds: half of the time that it may take. */
+const REPEATS_MS = 30_000
+
 /** How often a case is begun whose checks come too late. */
 const ROUNDS = 6
 
@@ -167,9 +170,18 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     }
   }
 
-  /** Milliseconds by the clock of deadlines, which stands still while the broker is restarted. */
+  /**
+   * Numbers from 0, for a case that repeats a step `count` times: fewer on a machine so busy that the case would run out of
+   * time, since each repetition is a test of its own.
+   */
+  readonly repeats = function* (count: number): Generator<number> {
+    const end = performance.now() + REPEATS_MS
+    for (let round = 0; round < count && (round === 0 || performance.now() < end); round++) yield round
+  }
+
+  /** Milliseconds by the clock of deadlines, which stands still while the broker is restarted or this process held up. */
   #now(): number {
-    return (this.#restart?.from ?? performance.now()) - this.#restarts
+    return (this.#restart?.from ?? performance.now()) - this.#restarts - this.#heldUp.total()
   }
 
   /** The outcome of a promise, unless it takes longer. */

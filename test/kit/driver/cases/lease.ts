@@ -216,10 +216,11 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
     group,
     name: "of a take and a withdrawal at the same time, a task that was removed is not said to be acked",
     needs: [ownTokens],
-    async run({ peer, fresh, tasks, elsewhere }) {
+    async run({ peer, fresh, task, elsewhere, repeats }) {
       const other = await elsewhere()
       const queue = fresh("queue")
-      for (const posting of tasks(size(30, 200), { queue })) {
+      for (const _ of repeats(size(30, 200))) {
+        const posting = task({ queue })
         const { id } = posting
         await peer.publish(posting)
         const [{ deliveries }] = await Promise.all([

@@ -103,13 +103,13 @@ export const readCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "a read sees every commit that was answered before it began, by any connection",
-    async run({ peer, fresh, task, elsewhere }) {
+    async run({ peer, fresh, task, elsewhere, repeats }) {
       const other = await elsewhere()
       const posting = task({ queue: fresh("queue") })
       const { id } = posting
       const peers = [peer, other]
       let expect = ""
-      for (let round = 0; round < size(60, 1_000); round++) {
+      for (const round of repeats(size(60, 1_000))) {
         const [writer = peer, reader = peer] = round % 2 === 0 ? peers : [...peers].reverse()
         expect = await writer.put(id, recordOf(posting, "failed", { expect, says: String(round) }))
         const known = await reader.read(id, round % 4 < 2 ? "record" : "all")
@@ -162,10 +162,11 @@ export const readCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "a job that goes from its queue to its record is never missing",
-    async run({ peer, fresh, tasks, elsewhere }) {
+    async run({ peer, fresh, task, elsewhere, repeats }) {
       const queue = fresh("queue")
       const other = await elsewhere()
-      for (const posting of tasks(size(30, 200), { queue })) {
+      for (const _ of repeats(size(30, 200))) {
+        const posting = task({ queue })
         const { id } = posting
         await peer.publish(posting)
         const delivery = await peer.one(queue)

@@ -48,10 +48,10 @@ export const takeCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "what was accepted is there for the next take, also for one that does not wait",
-    async run({ peer, fresh, task, elsewhere }) {
+    async run({ peer, fresh, task, elsewhere, repeats }) {
       const queue = fresh("queue")
       const other = await elsewhere()
-      for (let round = 0; round < size(60, 1_000); round++) {
+      for (const round of repeats(size(60, 1_000))) {
         const posting = task({ queue })
         await other.publish(posting)
         const { deliveries } = await peer.ask(queue)
