@@ -11,7 +11,6 @@ import type { Transaction } from "../writing/transaction.ts"
 import type { Participant } from "../writing/writer.ts"
 import type { Taker } from "./take.ts"
 
-/** The longest delay of a timer, in milliseconds. */
 /**
  * A check for a due task comes up to this much later, in milliseconds, by chance. Timers of one process that end together fire
  * in the order in which they were set: without it a worker that has given a task back, because another one serves it, would
