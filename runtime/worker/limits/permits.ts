@@ -202,30 +202,40 @@ export interface OwnEntry {
   beat(): Promise<void>
 }
 
+/** Milliseconds after which a worker with such a lease is dead, if it does not write its entry. */
+const lifeOf = (leaseMs: number): number => Math.max(WORKER_TTL_MS, leaseMs)
+
+/** What another worker's entry showed at the last look. */
+interface Look {
+  readonly at: number
+  /** Since when the entry has been missing. */
+  readonly missingSince: number | undefined
+  readonly lifeMs: number
+}
+
 /**
  * The workers that hold permits, by their entries in the directory. A worker is dead once its entry has not been written
- * for as long as a lease: after an outage, in which all entries expire, the others have this time to write them again.
+ * for as long as its lease: after an outage, in which all entries expire, each worker has this time to write its own again.
  */
 export class Holders {
   /** Names this worker. */
   readonly id: string
   /** Milliseconds after which a worker that does not write its entry is dead. */
   readonly lifeMs: number
+  readonly own: OwnEntry
   readonly #store: Store
-  readonly #own: Pick<OwnEntry, "ageMs">
-  /** When each other worker was looked up, and since when its entry has been missing. */
-  readonly #looks = new Map<string, { readonly at: number; readonly missingSince: number | undefined }>()
+  readonly #looks = new Map<string, Look>()
 
-  constructor(store: Store, id: string, own: Pick<OwnEntry, "ageMs">, leaseMs: number) {
+  constructor(store: Store, id: string, own: OwnEntry, leaseMs: number) {
     this.#store = store
     this.id = id
-    this.#own = own
-    this.lifeMs = Math.max(WORKER_TTL_MS, leaseMs)
+    this.own = own
+    this.lifeMs = lifeOf(leaseMs)
   }
 
   /** Whether other workers certainly know that this one is alive. Only then are its permits its own. */
   get isFresh(): boolean {
-    return this.#own.ageMs < FRESH * this.lifeMs
+    return this.own.ageMs < FRESH * this.lifeMs
   }
 
   /** Whether a worker is alive. Fails as the store does. */
@@ -239,8 +249,10 @@ export class Holders {
     // Between two looks that are further apart, the entry may have been written again.
     const isWatched = last !== undefined && now - last.at < WORKER_TTL_MS
     const missingSince = isThere ? undefined : ((isWatched ? last.missingSince : undefined) ?? now)
-    this.#looks.set(id, { at: now, missingSince })
-    return missingSince === undefined || now - missingSince < this.lifeMs - WORKER_TTL_MS
+    const lease = isThere ? found.value?.lease : undefined
+    const lifeMs = lease === undefined ? (last?.lifeMs ?? this.lifeMs) : lifeOf(1_000 * lease)
+    this.#looks.set(id, { at: now, missingSince, lifeMs })
+    return missingSince === undefined || now - missingSince < lifeMs - WORKER_TTL_MS
   }
 }
 

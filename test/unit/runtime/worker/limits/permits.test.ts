@@ -44,7 +44,7 @@ const log = makeLog({ level: "none" })
 /** A worker with this many waiting tasks, which starts what it may. */
 const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, handlers = 20) => {
   const own = { name: generateId(), instance: "1" }
-  const entry = { ageMs: 0 }
+  const entry = { ageMs: 0, onWritten: undefined, beat: async () => undefined }
   const holders = new Holders(store, holderOf(own), entry, LEASE_MS)
   const { id } = holders
   /** Writes its entry in the directory, which expires after this time. */
@@ -103,7 +103,7 @@ describe("a worker that holds permits", () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ["performance"] }))
   afterEach(() => void vi.useRealTimers())
 
-  const own = { ageMs: Number.POSITIVE_INFINITY }
+  const own = { ageMs: Number.POSITIVE_INFINITY, onWritten: undefined, beat: async () => undefined }
   const other = { name: "the other/one", instance: "7" }
   const id = holderOf(other)
   const holdersOf = async (leaseMs: number) => {
@@ -126,6 +126,19 @@ describe("a worker that holds permits", () => {
     expect(await holders.isAlive(id)).toBe(false)
     await write()
     expect(await holders.isAlive(id)).toBe(true)
+  })
+
+  test("lives for as long as its own lease, which its entry shows", async () => {
+    const { holders, store, expire } = await holdersOf(3_000)
+    await store.write([WORKERS.put(other.name, { ...DESCRIPTION, ...other, lease: 10 }, 60_000)])
+    expect(await holders.isAlive(id)).toBe(true)
+    await expire()
+    vi.advanceTimersByTime(600)
+    expect(await holders.isAlive(id)).toBe(true)
+    vi.advanceTimersByTime(3_900)
+    expect(await holders.isAlive(id)).toBe(true)
+    vi.advanceTimersByTime(100)
+    expect(await holders.isAlive(id)).toBe(false)
   })
 
   test("has its time again if its entry may have been written between two looks", async () => {
