@@ -21,7 +21,7 @@ import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeasedRuns, type LeaseKeeper, type Stallable, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
-import { type Admission, Limiter, type PostponedTask } from "./limits/limiter.ts"
+import { type Admission, type LimitedDeliveries, Limiter, type PostponedTask } from "./limits/limiter.ts"
 import { Holders, type OwnEntry } from "./limits/permits.ts"
 import { Postponements } from "./limits/postponements.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
@@ -67,7 +67,7 @@ export interface DispatcherOptions {
 /** Delay for a redelivered task that this worker has not finished with yet. */
 const REDELIVERY_MS = 1_000
 
-export class Dispatcher implements Slots, LeasedRuns, Stallable {
+export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallable {
   /** Tasks that were given back because they could not run, with the reasons. */
   readonly postponements: Postponements
   readonly #options: DispatcherOptions
@@ -115,27 +115,18 @@ export class Dispatcher implements Slots, LeasedRuns, Stallable {
     const stalls = new StallWatch(leaseMs, this, clock)
     this.#stalls = stalls
     this.#limiter = new Limiter({
-      store: connection.store,
-      broadcast: connection.broadcast,
+      connection,
+      connectivity,
       log,
       pool,
       bodies: worker,
       clock,
       enabled: worker.rateLimits,
       holders: new Holders(connection.store, options.holder, options.entry, leaseMs),
-      writeEntry: () => options.entry.beat(),
-      isConnected: () => options.connectivity.connected,
-      handlers: () => buffer.concurrency,
-      limitCapacity: () => buffer.limitCapacity,
-      pullMs: () => buffer.pullMs,
-      onReady: () => this.pump(),
+      buffer,
+      deliveries: this,
       isRevoked: options.isRevoked,
-      onOver: (active) => {
-        buffer.stopWaiting(active, "buffered")
-        this.pump()
-      },
     })
-    options.entry.onWritten = (ageMs) => this.#limiter.entryWritten(ageMs)
     this.postponements = new Postponements(connection.store, log)
     const preparing: PreparationOptions = {
       pool,
@@ -342,23 +333,18 @@ export class Dispatcher implements Slots, LeasedRuns, Stallable {
     try {
       const parsed = parseDelivery(active.delivery)
       const asked = Result.isFailure(parsed) ? undefined : this.#limiter.ask(active, parsed.success)
-      if (isEffect(asked)) runEffect(asked, (exit) => this.#asked(active, exit))
-      else if (asked === undefined) startRun(this.#run, active, Result.getOrUndefined(parsed))
-      else this.#admit(active, asked)
+      if (asked === undefined) startRun(this.#run, active, Result.getOrUndefined(parsed))
+      else runEffect(isEffect(asked) ? asked : Exit.succeed(asked), (exit) => this.#asked(active, exit))
     } catch (thrown) {
       recover(this.#run, active, Exit.die(thrown))
     }
   }
 
   #asked(active: ActiveDelivery, exit: Exit.Exit<Admission>): void {
-    if (Exit.isSuccess(exit)) this.#admit(active, exit.value)
-    else recover(this.#run, active, exit)
+    if (Exit.isFailure(exit)) recover(this.#run, active, exit)
+    else if (exit.value.start === "now") startRun(this.#run, active, exit.value)
+    else this.#waitForLimit(active, exit.value)
     this.pump()
-  }
-
-  #admit(active: ActiveDelivery, admission: Admission): void {
-    if (admission.start === "now") startRun(this.#run, active, admission)
-    else this.#waitForLimit(active, admission)
   }
 
   handlerEnded(active: ActiveDelivery): void {
@@ -406,6 +392,11 @@ export class Dispatcher implements Slots, LeasedRuns, Stallable {
     this.#ender.end(postponed.active, this.#postpone(postponed))
   }
 
+  stopWaiting(active: ActiveDelivery): void {
+    this.#buffer.stopWaiting(active, "buffered")
+    this.pump()
+  }
+
   /** Takes a delivery out of the limiter's queue. False if it is not there. */
   #takeFromLimit(active: ActiveDelivery): boolean {
     if (!this.#limiter.remove(active)) return false
@@ -413,7 +404,8 @@ export class Dispatcher implements Slots, LeasedRuns, Stallable {
     return true
   }
 
-  #postpone({ active, delayMs, reason, detail }: PostponedTask): Settlement {
+  #postpone({ active, postponeUntil, reason, detail }: PostponedTask): Settlement {
+    const delayMs = postponeUntil - performance.now()
     const { delivery, id = "" } = active
     const { token, queue } = delivery
     const until = Math.round(this.#clock.now() + delayMs)

@@ -3,11 +3,12 @@
  * tasks that wait here. {@link mayStart} decides by it whether a task may start.
  */
 
-import { HIDDEN } from "../../log/redaction.ts"
-import type { MethodLimit, Rate } from "../../options/limit.ts"
-import { reserve } from "../../options/limit.ts"
+import type { ErasedMethod } from "../../actor/actor.ts"
+import type { Connectivity } from "../../connection/connectivity.ts"
+import { HIDDEN, hidesKey } from "../../log/redaction.ts"
+import { type Rate, reserve } from "../../options/limit.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
-import { precedes, type Ranked } from "../fetch/delivery-buffer.ts"
+import { type DeliveryBuffer, precedes, type Ranked } from "../fetch/delivery-buffer.ts"
 import type { Permits } from "./permits.ts"
 import { Backlog, type WaitingTasks } from "./waiting.ts"
 
@@ -58,16 +59,12 @@ export interface LimitOptions {
   /** Key of the state that all workers share. */
   readonly key: string
   readonly tenant: string
-  /** Whether the method hides the tenant. */
-  readonly isHidden: boolean
-  /** The rule for all workers. */
-  readonly rule: MethodLimit | undefined
+  readonly method: ErasedMethod
   readonly permits: Permits | undefined
   readonly local: LocalRate | undefined
   readonly waiting: WaitingTasks<ActiveDelivery>
-  readonly isConnected: () => boolean
-  /** Milliseconds that one task of a pull takes. */
-  readonly pullMs: () => number
+  readonly connectivity: Pick<Connectivity, "connected">
+  readonly buffer: Pick<DeliveryBuffer, "pullMs">
 }
 
 export class Limit implements LimitView<ActiveDelivery> {
@@ -91,7 +88,7 @@ export class Limit implements LimitView<ActiveDelivery> {
 
   startsAt(now: number): number {
     const { local, permits } = this
-    if (permits !== undefined && !this.#options.isConnected()) return Number.POSITIVE_INFINITY
+    if (permits !== undefined && !this.#options.connectivity.connected) return Number.POSITIVE_INFINITY
     const own = local === undefined ? now : now + reserve(local.rate, local.tat, now, NOW).waitMs
     return Math.max(own, permits?.startsAt(now) ?? now)
   }
@@ -105,20 +102,21 @@ export class Limit implements LimitView<ActiveDelivery> {
   }
 
   returnsAt({ delivery }: ActiveDelivery, now: number): number {
-    return this.backlog.returnsAt(now, delivery.deliveries, Math.random(), this.#options.pullMs())
+    return this.backlog.returnsAt(now, delivery.deliveries, Math.random(), this.#options.buffer.pullMs)
   }
 
   reasonAt(now: number): LimitReason {
     const { local } = this
-    const { rule, tenant, isHidden } = this.#options
-    if (local !== undefined && (rule === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
+    const { method, tenant } = this.#options
+    if (local !== undefined && (method.limit === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
       return { reason: "rate-limit", detail: `${spaced(local.rate)} on each worker` }
-    const { rate, concurrency } = rule ?? {}
+    const { rate, concurrency, key } = method.limit ?? {}
     const rules = [
       ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
       ...(rate === undefined ? [] : [spaced(rate)]),
     ]
     const all = `${rules.join(" and ")} across all workers`
+    const isHidden = hidesKey(method.redact, typeof key === "string" ? key : undefined)
     if (tenant !== "")
       return { reason: "tenant-limit", detail: `${all} for ${isHidden ? HIDDEN : JSON.stringify(tenant)}` }
     return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }

@@ -10,23 +10,21 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Clock } from "../../async/clock.ts"
 import { isEffect, type MaybeEffect } from "../../async/maybe-effect.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
-import { keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
+import { type Connection, keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
+import type { Connectivity } from "../../connection/connectivity.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
-import { hidesKey } from "../../log/redaction.ts"
 import { type Rate, tenantOf } from "../../options/limit.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
-import type { Broadcast } from "../../transport/mod.ts"
-import type { Store } from "../../transport/store.ts"
 import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
 import type { ActiveDelivery, InputRead } from "../active-delivery.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
-import { precedes } from "../fetch/delivery-buffer.ts"
+import { type DeliveryBuffer, precedes } from "../fetch/delivery-buffer.ts"
 import { hasExpired, notDueMs, type ParsedDelivery, type ReadDelivery } from "../parsed-delivery.ts"
 import { type BodyOptions, bodyRules, invalidInput, readInput } from "../run/handler-input.ts"
 import { resolveTask } from "../run/unknown-tasks.ts"
-import { Limit, type LimitReason, type LocalRate, mayStart, type Postponed } from "./limit.ts"
+import { Limit, type LocalRate, mayStart, type Postponed } from "./limit.ts"
 import { type Holders, limitKey, Permits } from "./permits.ts"
 import { WaitingTasks } from "./waiting.ts"
 
@@ -37,15 +35,22 @@ export interface Admission extends ReadDelivery {
   readonly start: ReturnType<typeof mayStart>
 }
 
-/** A task that is postponed, and how long it is away. */
-export interface PostponedTask extends LimitReason {
+/** A task that is postponed. */
+export interface PostponedTask extends Postponed {
   readonly active: ActiveDelivery
-  readonly delayMs: number
+}
+
+/** The deliveries of a worker, as its limits use them. */
+export interface LimitedDeliveries {
+  /** Starts what may start now. */
+  pump(): void
+  /** Processes a task that waited and needs no permit, because it has expired or was revoked. */
+  stopWaiting(active: ActiveDelivery): void
 }
 
 export interface LimiterOptions {
-  readonly store: Store
-  readonly broadcast: Broadcast
+  readonly connection: Pick<Connection, "store" | "broadcast">
+  readonly connectivity: Pick<Connectivity, "connected">
   readonly log: Log
   readonly pool: ActorPool
   readonly bodies: BodyOptions
@@ -53,21 +58,9 @@ export interface LimiterOptions {
   /** False: nothing is limited. */
   readonly enabled: boolean
   readonly holders: Holders
-  /** Writes this worker's entry in the directory. Never rejects. */
-  readonly writeEntry: () => Promise<void>
-  readonly isConnected: () => boolean
-  /** Handlers that the worker may run at a time. */
-  readonly handlers: () => number
-  /** Largest number of tasks that wait. */
-  readonly limitCapacity: () => number
-  /** Milliseconds that one task of a pull takes. */
-  readonly pullMs: () => number
-  /** Called when a waiting task may start. */
-  readonly onReady: () => void
-  /** Whether a task is processed without a permit, because it was revoked. */
+  readonly buffer: Pick<DeliveryBuffer, "concurrency" | "limitCapacity" | "pullMs">
+  readonly deliveries: LimitedDeliveries
   readonly isRevoked: (task: Task) => boolean
-  /** Called with a waiting task that left the queue because it has expired or was revoked. */
-  readonly onOver: (active: ActiveDelivery) => void
 }
 
 const TICK_MS = 500
@@ -81,9 +74,8 @@ export class Limiter {
   readonly #waiting: WaitingTasks<ActiveDelivery>
   /** What was read of each waiting task. */
   readonly #admissions = new Map<ActiveDelivery, Admission>()
-  readonly #local = new Map<string, LocalRate>()
-  /** Rates that were set by remote control, by method; `null`: no rate. */
-  readonly #rates = new Map<string, Rate | null>()
+  /** The rates that only this worker keeps, by method; `null`: remote control has removed it. */
+  readonly #local = new Map<string, LocalRate | null>()
   /** Whether a method that the worker serves has a limit. */
   readonly #isDefined: boolean
   /** Set once there is a limit: a worker without limits has nothing to look at. */
@@ -95,23 +87,24 @@ export class Limiter {
 
   constructor(options: LimiterOptions) {
     this.#options = options
-    this.#waiting = new WaitingTasks<ActiveDelivery>({ capacity: options.limitCapacity, precedes })
+    this.#waiting = new WaitingTasks<ActiveDelivery>({ capacity: () => options.buffer.limitCapacity, precedes })
     const methods = options.pool.actors.flatMap((actor) => [...actor.methods.values()])
     this.#isDefined = methods.some(({ limit, rate }) => limit !== undefined || rate !== undefined)
+    options.holders.own.onWritten = (ageMs) => this.#entryWritten(ageMs)
   }
 
   /** Replaces the rate of a method on this worker; `null`: no rate. */
   setRate(name: string, rate: Rate | null): void {
-    this.#rates.set(name, rate)
-    this.#local.delete(name)
+    const local = rate === null ? null : { rate, tat: undefined }
+    this.#local.set(name, local)
     for (const limit of this.#limits.values())
-      if (limit.key.startsWith(limitKey(name, ""))) limit.local = this.#localOf(name, rate ?? undefined)
-    this.#options.onReady()
+      if (limit.key.startsWith(limitKey(name, ""))) limit.local = local ?? undefined
+    this.#options.deliveries.pump()
   }
 
   /** Whether any task may have to be asked about. */
   get isUsed(): boolean {
-    return this.#options.enabled && (this.#isDefined || this.#rates.size > 0)
+    return this.#options.enabled && (this.#isDefined || this.#local.size > 0)
   }
 
   /**
@@ -147,7 +140,7 @@ export class Limiter {
   #isLimited(target: Target): boolean {
     const { method } = target
     if (method.limit !== undefined || method.rate !== undefined) return true
-    return this.#rates.size > 0 && this.#rateOf(nameOf(target), method) !== undefined
+    return this.#local.size > 0 && Boolean(this.#local.get(nameOf(target)))
   }
 
   #isOver({ delivery }: ActiveDelivery, { task }: ParsedDelivery): boolean {
@@ -274,26 +267,25 @@ export class Limiter {
 
   #onAlarm(): void {
     this.#alarmAt = Number.POSITIVE_INFINITY
-    this.#options.onReady()
+    this.#options.deliveries.pump()
   }
 
   /** The connection is back. Notifications of other workers were missed meanwhile. */
   reconnected(): void {
     for (const { permits } of this.#limits.values()) permits?.sync()
-    this.#options.onReady()
+    this.#options.deliveries.pump()
   }
 
   /** Called after this process was frozen: other workers may have taken its permits. */
   async resume(): Promise<void> {
-    if (this.#limits.size > 0) await this.#options.writeEntry()
+    if (this.#limits.size > 0) await this.#options.holders.own.beat()
   }
 
-  /** Called when this worker's entry in the directory was written. `ageMs`: its age before that. */
-  entryWritten(ageMs: number): void {
-    const { holders, onReady } = this.#options
+  #entryWritten(ageMs: number): void {
+    const { holders, deliveries } = this.#options
     if (ageMs >= holders.lifeMs) for (const { permits } of this.#limits.values()) permits?.recheck()
     // While the entry was in doubt no task started by a permit that this worker has.
-    else if (this.#waiting.size > 0) onReady()
+    else if (this.#waiting.size > 0) deliveries.pump()
   }
 
   /**
@@ -307,14 +299,10 @@ export class Limiter {
     await waitFor(Promise.all(all.map((permits) => permits.close())), CLOSE_MS)
   }
 
-  #rateOf(name: string, method: ErasedMethod): Rate | undefined {
-    const set = this.#rates.get(name)
-    return set === undefined ? method.rate : (set ?? undefined)
-  }
-
-  #localOf(name: string, rate: Rate | undefined): LocalRate | undefined {
-    if (rate === undefined) return undefined
-    const local = this.#local.get(name) ?? { rate, tat: undefined }
+  #localOf(name: string, { rate }: ErasedMethod): LocalRate | undefined {
+    const known = this.#local.get(name)
+    if (known !== undefined || rate === undefined) return known ?? undefined
+    const local = { rate, tat: undefined }
     this.#local.set(name, local)
     return local
   }
@@ -323,19 +311,9 @@ export class Limiter {
     const key = limitKey(name, tenant)
     const known = this.#limits.get(key)
     if (known !== undefined) return known
-    const { isConnected, pullMs } = this.#options
-    const { limit: rule, redact } = method
-    const limit = new Limit({
-      key,
-      tenant,
-      isHidden: hidesKey(redact, typeof rule?.key === "string" ? rule.key : undefined),
-      rule,
-      permits: this.#permitsOf(key, rule),
-      local: this.#localOf(name, this.#rateOf(name, method)),
-      waiting: this.#waiting,
-      isConnected,
-      pullMs,
-    })
+    const { connectivity, buffer } = this.#options
+    const [permits, local] = [this.#permitsOf(key, method.limit), this.#localOf(name, method)]
+    const limit = new Limit({ key, tenant, method, permits, local, waiting: this.#waiting, connectivity, buffer })
     this.#limits.set(key, limit)
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
     return limit
@@ -343,22 +321,24 @@ export class Limiter {
 
   #permitsOf(key: string, rule: ErasedMethod["limit"]): Permits | undefined {
     if (rule === undefined) return undefined
-    const { store, log, handlers, onReady, broadcast, holders } = this.#options
+    const { connection, log, buffer, deliveries, holders } = this.#options
     const { rate, concurrency = Number.POSITIVE_INFINITY } = rule
     if (concurrency !== Number.POSITIVE_INFINITY) this.#listen()
     return new Permits({
       key,
       concurrency,
       ...(rate === undefined ? {} : { rate }),
-      store,
+      store: connection.store,
       log,
-      handlers,
+      handlers: () => buffer.concurrency,
       holders,
       waiting: () => this.#waiting.tasksOf(key).length,
-      onChange: onReady,
+      onChange: () => deliveries.pump(),
       // A worker that misses the message synchronises at its next tick.
       notifyOthers: () =>
-        void broadcast.send(LIMIT_TOPIC, encoder.encode(`${senderOf(holders)} ${key}`)).catch(() => undefined),
+        void connection.broadcast
+          .send(LIMIT_TOPIC, encoder.encode(`${senderOf(holders)} ${key}`))
+          .catch(() => undefined),
     })
   }
 
@@ -366,22 +346,22 @@ export class Limiter {
   #listen(): void {
     if (this.#isListening) return
     this.#isListening = true
-    const { broadcast, log, holders } = this.#options
+    const { connection, log, holders } = this.#options
     const heard = (payload: Uint8Array) => {
       const text = decoder.decode(payload)
       const at = text.indexOf(" ")
       if (text.slice(0, at) !== senderOf(holders)) this.#limits.get(text.slice(at + 1))?.permits?.sync()
     }
-    void keepListening(broadcast, LIMIT_TOPIC, heard, { log, signal: this.#end.signal })
+    void keepListening(connection.broadcast, LIMIT_TOPIC, heard, { log, signal: this.#end.signal })
   }
 
   #tick(): void {
+    const { holders, connectivity, deliveries } = this.#options
     for (const [active, task] of [...this.#admissions]) {
       // A task that has expired makes room, so that one after it may have been started in the meantime.
-      if (this.#isOver(active, task) && this.remove(active)) this.#options.onOver(active)
+      if (this.#isOver(active, task) && this.remove(active)) deliveries.stopWaiting(active)
     }
-    const { holders, isConnected, writeEntry } = this.#options
-    if (!holders.isFresh && isConnected()) void writeEntry()
+    if (!holders.isFresh && connectivity.connected) void holders.own.beat()
     let ticked = 0
     for (const [key, limit] of [...this.#limits]) {
       const { permits } = limit
@@ -416,7 +396,6 @@ const noteReturn = ({ delivery }: ActiveDelivery, { backlog }: Limit): void => {
 }
 
 const postponed = (active: ActiveDelivery, limit: Limit, start: Postponed, now: number): PostponedTask => {
-  const { postponeUntil, reason, detail } = start
-  limit.backlog.postponed(postponeUntil, now)
-  return { active, delayMs: postponeUntil - now, reason, detail }
+  limit.backlog.postponed(start.postponeUntil, now)
+  return { ...start, active }
 }
