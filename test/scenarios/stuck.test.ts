@@ -90,8 +90,9 @@ onEveryBoard((newBoard) => {
     const gate = Promise.withResolvers<void>()
     const others = actor("others", { methods: { slow: () => gate.promise } })
     const { client, worker } = await start([traps, others], { transport: newBoard(), concurrency: 2, prefetch: 4 })
-    await client.submit("traps.trap")
-    await eventually(() => trapped.length === 1, { message: "the trap has begun" })
+    const trap = await client.submit("traps.trap")
+    expect(await trap.outcome({ timeout: 60 })).toMatchObject({ error: { reason: "timeout" } })
+    expect(trapped).toHaveLength(1)
     // As many as two slots take.
     await Promise.all(Array.from({ length: 12 }, () => client.submit("others.slow")))
     await eventually(() => worker?.load.running === 2 && worker.load.inFlight === 4, {
