@@ -28,7 +28,7 @@ function fail(message, code) {
 const here = dirname(realpathSync(fileURLToPath(import.meta.url)))
 // The source in the repository, the compiled program in the published package.
 const program = [join(here, "main.ts"), join(here, "main.js")].find((path) => existsSync(path))
-if (program === undefined) fail("this installation is incomplete, install the package again", 1)
+if (program === undefined) fail("this installation is incomplete; install the package again", 1)
 
 const forced = process.env.CALLBOARD_RUNTIME || undefined
 if (forced !== undefined && forced !== "bun" && forced !== "deno") {

@@ -147,7 +147,7 @@ export class RunningService implements Service {
   #leave({ stuck }: StopReport): void {
     if (stuck === 0 && !this.#halt.signal.aborted) return
     if (stuck > 0)
-      this.#log.warn(`${stuck} handler(s) did not stop and end with the process: make them stop on job.signal`)
+      this.#log.warn(`${stuck} handler(s) did not stop and will end with the process: make them stop on job.signal`)
     // In a later turn, so that code that awaits `stopped` runs first.
     setTimeout(() => process.exit(0), 0)
   }

@@ -1,6 +1,6 @@
 import type { Config } from "callboard"
 
-/** Every setting is optional; flags and CALLBOARD_* variables come before these. `npx callboard doctor` shows them all. */
+/** Every setting is optional; flags and CALLBOARD_* variables take precedence. `npx callboard doctor` shows them all. */
 export default {
   // transport: "nats://localhost",
   // queues: ["high", "default"],

@@ -4,16 +4,16 @@ import { actor } from "callboard"
 export default actor("hello", {
   description: "Says hello",
   methods: {
-    /** The short form: a function of the task's input. What it returns is the job's result. */
+    /** The short form: a function that takes the task's input. Its return value is the result of the job. */
     greet: async ({ name = "world" }: { name?: string }) => `Hello, ${name}!`,
 
-    /** The long form: with options, and with the job it runs for. */
+    /** The long form: with options. The second argument of `run` is the job. */
     count: {
       description: "Counts to a number, one step every tenth of a second",
       retry: { max: 3 },
       run: async ({ to = 5 }: { to?: number }, job) => {
         for (let n = 1; n <= to; n++) {
-          // Fires when the job is cancelled, out of time, or its worker stops.
+          // Throws when the job is cancelled, has run out of time, or its worker stops.
           job.signal.throwIfAborted()
           await new Promise((resolve) => setTimeout(resolve, 100))
           job.progress(n / to, { n })
