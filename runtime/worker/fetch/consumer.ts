@@ -12,6 +12,7 @@ import type { JobDelivery, Jobs, TakeOptions } from "../../transport/job-store/t
 import { TransportError } from "../../transport/mod.ts"
 import { MAX_TIMER_MS, nextTurn, sleep } from "../../transport/timers.ts"
 import type { DeliveryBuffer } from "./delivery-buffer.ts"
+import { freeIfLimitedOf, freeOf, isCrowded, limitCapacityOf, pullSize } from "./pull-size.ts"
 import type { QueueSubscription } from "./queue-subscription.ts"
 
 export interface ConsumerOptions {
@@ -114,7 +115,7 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
       // A pull that was ended by the loss of the connection, or by a change of the queues, is no answer.
       if (connectivity.wasLost || stop.aborted || (pulled === undefined && !answers)) continue
       answered()
-      if (buffer.isCrowded) await pullSizer.pulled(pulled ?? 0, max, stop)
+      if (isCrowded(buffer.state)) await pullSizer.pulled(pulled ?? 0, max, stop)
       if (options.burst && pulled === 0) {
         if (wasEmpty) options.onEmpty()
         await sleep(BURST_PAUSE_MS, stop)
@@ -215,7 +216,7 @@ const pull = async (options: ConsumerOptions, request: TakeOptions, signal: Abor
   let asked = request.max
   let deliveries = await jobs.take(request, signal)
   while (deliveries.length === asked && !burst && !signal.aborted) {
-    const max = buffer.pullSize(false, asked)
+    const max = pullSize(buffer.state, false, asked)
     if (max === 0) break
     const next = jobs.take({ ...request, max, wait: 0 }, signal)
     next.catch(() => undefined)
@@ -264,10 +265,11 @@ export class PullSizer {
     this.#askedAt = now
     this.#delayed = buffer.delayed
     this.#granted = buffer.granted
-    const looks = buffer.isCrowded || now - this.#lookedAt >= LOOK_MS
-    if (!buffer.isCrowded) this.#thinAt = now
-    if (looks || buffer.freeIfLimited === buffer.free) this.#lookedAt = now
-    return buffer.pullSize(looks)
+    const { state } = buffer
+    const looks = isCrowded(state) || now - this.#lookedAt >= LOOK_MS
+    if (!isCrowded(state)) this.#thinAt = now
+    if (looks || freeIfLimitedOf(state) === freeOf(state)) this.#lookedAt = now
+    return pullSize(state, looks)
   }
 
   /** Called after a pull while the buffer is crowded. Resolves when the next pull is worth its cost. */
@@ -278,7 +280,13 @@ export class PullSizer {
     const pause = Math.max(inVain, count < asked ? TOGETHER_MS : 0)
     if (pause <= 0) return
     do await buffer.whenUncrowded(pause, signal)
-    while (inVain > 0 && count >= asked && buffer.isCrowded && this.#isMoving(count * MOVING_MS) && !signal.aborted)
+    while (
+      inVain > 0 &&
+      count >= asked &&
+      isCrowded(buffer.state) &&
+      this.#isMoving(count * MOVING_MS) &&
+      !signal.aborted
+    )
   }
 
   get #passed(): number {
@@ -287,8 +295,8 @@ export class PullSizer {
 
   /** Whether the crowd formed within `ms`, or will be gone by then. */
   #isMoving(ms: number): boolean {
-    const { granted, limitCapacity } = this.#buffer
+    const { granted, state } = this.#buffer
     if (performance.now() - this.#thinAt < ms) return true
-    return this.#passed < ms && granted - this.#granted >= (0.25 * limitCapacity * this.#passed) / ms
+    return this.#passed < ms && granted - this.#granted >= (0.25 * limitCapacityOf(state) * this.#passed) / ms
   }
 }

@@ -7,15 +7,14 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import type { JobDelivery } from "../../transport/job-store/transport.ts"
 import { ActiveDelivery, HeldDeliveries } from "../active-delivery.ts"
 import {
+  aheadOf,
   capacityOf,
-  freeIfLimitedOf,
   freeOf,
   hasRoom,
   isCrowded,
-  limitCapacityOf,
-  PrefetchQos,
   type PullState,
-  pullSize,
+  reducedAhead,
+  restoredAhead,
 } from "./pull-size.ts"
 
 /** Pulls whose median tells how long a pull takes. */
@@ -32,7 +31,6 @@ export class DeliveryBuffer {
   #concurrency = 0
   /** What is counted to decide how much to pull. */
   readonly #pull: { -readonly [Field in keyof PullState]: PullState[Field] }
-  readonly #qos: PrefetchQos
   /** Deliveries that ran when the prefetch was reduced; they do not count as fetched ahead. */
   readonly #runningAtLoss = new Set<ActiveDelivery>()
   /** Surplus that is being given back, and counts as here until the transport has it again. */
@@ -76,11 +74,10 @@ export class DeliveryBuffer {
         return held.size
       },
       limited: 0,
-      ahead: 0,
+      ahead: Number.POSITIVE_INFINITY,
       spared: 0,
       jobsLeft: options.maxJobs ?? Number.POSITIVE_INFINITY,
     }
-    this.#qos = new PrefetchQos(options.prefetch)
     this.resize(options)
   }
 
@@ -90,7 +87,6 @@ export class DeliveryBuffer {
     this.#concurrency = concurrency
     this.#pull.slots = Math.max(maxConcurrency, 1)
     this.#pull.prefetch = prefetch
-    this.#pull.ahead = this.#qos.limit(this.capacity)
     this.#changed()
   }
 
@@ -139,24 +135,9 @@ export class DeliveryBuffer {
     return freeOf(this.#pull)
   }
 
-  /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
-  get limitCapacity(): number {
-    return limitCapacityOf(this.#pull)
-  }
-
-  /** Whether so many deliveries wait for limits that most new ones might have to be given back. */
-  get isCrowded(): boolean {
-    return isCrowded(this.#pull)
-  }
-
-  /** Number of deliveries that fit here even if all of them have to wait for a limit. */
-  get freeIfLimited(): number {
-    return freeIfLimitedOf(this.#pull)
-  }
-
-  /** Number of deliveries to pull: {@link pullSize}. */
-  pullSize(looks: boolean, coming = 0): number {
-    return pullSize(this.#pull, looks, coming)
+  /** What the size of a pull depends on. It changes with the deliveries. */
+  get state(): PullState {
+    return this.#pull
   }
 
   /**
@@ -186,7 +167,7 @@ export class DeliveryBuffer {
 
   /** Resolves when the buffer is not crowded any more, or after `ms`. */
   async whenUncrowded(ms: number, signal: AbortSignal): Promise<void> {
-    if (!this.isCrowded || signal.aborted) return
+    if (!isCrowded(this.#pull) || signal.aborted) return
     await new Promise<void>((resolve) => {
       const done = () => {
         clearTimeout(timer)
@@ -212,8 +193,13 @@ export class DeliveryBuffer {
   reducePrefetch(): number {
     for (const active of this.held.values()) if (active.phase === "running") this.#runningAtLoss.add(active)
     this.#pull.spared = this.#runningAtLoss.size
-    this.#pull.ahead = this.#qos.reduce(this.capacity, this.#running)
-    return this.#pull.ahead
+    this.#pull.ahead = reducedAhead(this.#pull, this.#running)
+    return aheadOf(this.#pull)
+  }
+
+  #restorePrefetch(): void {
+    this.#pull.ahead = restoredAhead(this.#pull)
+    if (this.#pull.ahead === Number.POSITIVE_INFINITY) this.onRestored()
   }
 
   /** Number of deliveries to pull now; 0 while a pull would bring too few. */
@@ -402,9 +388,7 @@ export class DeliveryBuffer {
       this.#pull.slow = Math.max(this.#long, this.#pull.slow - 1)
       this.#longMethods.delete(active.run.method)
     }
-    const isRestored = this.#qos.restore(this.capacity)
-    this.#pull.ahead = this.#qos.limit(this.capacity)
-    if (isRestored) this.onRestored()
+    if (this.#pull.ahead !== Number.POSITIVE_INFINITY) this.#restorePrefetch()
     const pending = active.run?.pending
     if (pending === undefined) return
     this.#pull.stuck++
@@ -436,7 +420,7 @@ export class DeliveryBuffer {
       this.#room = undefined
       room()
     }
-    if (!this.isCrowded) this.#uncrowded?.()
+    if (!isCrowded(this.#pull)) this.#uncrowded?.()
     if (this.held.size === 0) for (const idle of this.#idle.splice(0)) idle()
     this.onFree()
     this.onChange()

@@ -14,7 +14,7 @@ export interface PullState {
   readonly held: number
   /** Deliveries of these that wait for a limit, in places that no other delivery has. */
   readonly limited: number
-  /** Tasks that may be fetched ahead: after a broken connection fewer than there are places. */
+  /** Tasks that may be fetched ahead after a broken connection; `Infinity`: as many as there are places. */
   readonly ahead: number
   /** Deliveries that ran when that number was reduced; they do not count as fetched ahead. */
   readonly spared: number
@@ -34,6 +34,9 @@ const MIN_BATCH = 32
 /** Most deliveries that wait for a slot or have one. */
 export const capacityOf = ({ slots, prefetch }: PullState): number => slots * prefetch
 
+/** Number of tasks that may be fetched ahead. */
+export const aheadOf = (state: PullState): number => Math.min(capacityOf(state), state.ahead)
+
 /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
 export const limitCapacityOf = (state: PullState): number => Math.max(MIN_LIMITED, capacityOf(state))
 
@@ -50,9 +53,9 @@ const placesOf = ({ slots, prefetch, stuck, slow, held }: PullState): number => 
 
 /** Number of deliveries that may still be fetched now; less than 0: so many are to be given back. */
 export const freeOf = (state: PullState): number => {
-  const { held, limited, ahead, spared, jobsLeft } = state
+  const { held, limited, spared, jobsLeft } = state
   const fetched = held - limited
-  return Math.min(jobsLeft, placesOf(state) - fetched, ahead - fetched + spared)
+  return Math.min(jobsLeft, placesOf(state) - fetched, aheadOf(state) - fetched + spared)
 }
 
 /** Number of deliveries that fit here even if all of them have to wait for a limit. */
@@ -65,7 +68,7 @@ export const freeIfLimitedOf = (state: PullState): number =>
  */
 const quarterOf = (state: PullState): number => {
   const places = placesOf(state)
-  return Math.min(Math.floor(Math.min(state.ahead, places) / 4), places - state.slots)
+  return Math.min(Math.floor(Math.min(aheadOf(state), places) / 4), places - state.slots)
 }
 
 /** Whether a pull is worth its cost. */
@@ -87,38 +90,19 @@ export const pullSize = (state: PullState, looks: boolean, coming = 0): number =
 }
 
 /**
- * The number of tasks that may be fetched ahead. After a broken connection running handlers go on, so less is fetched
- * at first; each task that ends raises the number by one multiplier.
+ * The number of tasks that may be fetched ahead after a broken connection, while `running` handlers go on: less than
+ * before. Each task that ends raises it, as {@link restoredAhead} says.
  */
-export class PrefetchQos {
-  readonly #multiplier: number
-  #reduced: number | undefined
+export const reducedAhead = (state: PullState, running: number): number => {
+  const { prefetch } = state
+  const reduced = Math.max(prefetch, capacityOf(state) - running * prefetch)
+  return reduced < capacityOf(state) ? reduced : Number.POSITIVE_INFINITY
+}
 
-  /** `multiplier`: tasks per handler. */
-  constructor(multiplier: number) {
-    this.#multiplier = multiplier
-  }
-
-  /** Tasks that may be fetched now; `max`: the number when nothing is reduced. */
-  limit(max: number): number {
-    return Math.min(max, this.#reduced ?? max)
-  }
-
-  /** Reduces the number while `running` tasks run. Returns the new number. */
-  reduce(max: number, running: number): number {
-    const reduced = Math.max(this.#multiplier, max - running * this.#multiplier)
-    this.#reduced = reduced < max ? reduced : undefined
-    return this.limit(max)
-  }
-
-  /** A task has ended. True if the number is back at `max` with it. */
-  restore(max: number): boolean {
-    if (this.#reduced === undefined) return false
-    this.#reduced += this.#multiplier
-    if (this.#reduced < max) return false
-    this.#reduced = undefined
-    return true
-  }
+/** That number after one more task has ended; `Infinity`: it is not reduced any more. */
+export const restoredAhead = (state: PullState): number => {
+  const raised = state.ahead + state.prefetch
+  return raised < capacityOf(state) ? raised : Number.POSITIVE_INFINITY
 }
 
 /** Log lines for a reduced prefetch count. */

@@ -21,6 +21,7 @@ import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
 import type { ActiveDelivery, InputRead } from "../active-delivery.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import { type DeliveryBuffer, precedes } from "../fetch/delivery-buffer.ts"
+import { limitCapacityOf } from "../fetch/pull-size.ts"
 import { hasExpired, notDueMs, type ParsedDelivery, type ReadDelivery } from "../parsed-delivery.ts"
 import { type BodyOptions, bodyRules, invalidInput, readInput } from "../run/handler-input.ts"
 import { resolveTask } from "../run/unknown-tasks.ts"
@@ -58,7 +59,7 @@ export interface LimiterOptions {
   /** False: nothing is limited. */
   readonly enabled: boolean
   readonly holders: Holders
-  readonly buffer: Pick<DeliveryBuffer, "concurrency" | "limitCapacity" | "pullMs">
+  readonly buffer: Pick<DeliveryBuffer, "concurrency" | "pullMs" | "state">
   readonly deliveries: LimitedDeliveries
   readonly isRevoked: (task: Task) => boolean
 }
@@ -87,7 +88,10 @@ export class Limiter {
 
   constructor(options: LimiterOptions) {
     this.#options = options
-    this.#waiting = new WaitingTasks<ActiveDelivery>({ capacity: () => options.buffer.limitCapacity, precedes })
+    this.#waiting = new WaitingTasks<ActiveDelivery>({
+      capacity: () => limitCapacityOf(options.buffer.state),
+      precedes,
+    })
     const methods = options.pool.actors.flatMap((actor) => [...actor.methods.values()])
     this.#isDefined = methods.some(({ limit, rate }) => limit !== undefined || rate !== undefined)
     options.holders.own.onWritten = (ageMs) => this.#entryWritten(ageMs)

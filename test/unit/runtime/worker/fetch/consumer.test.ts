@@ -4,6 +4,7 @@ import { generateId } from "../../../../../runtime/id.ts"
 import type { JobDelivery } from "../../../../../runtime/transport/job-store/transport.ts"
 import { PullSizer } from "../../../../../runtime/worker/fetch/consumer.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
+import { freeIfLimitedOf } from "../../../../../runtime/worker/fetch/pull-size.ts"
 import { Faults, faultyPlugin } from "../../../../support/faults.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"
@@ -42,7 +43,7 @@ describe("pulls while tasks wait for their limits", () => {
 
   test("look behind a crowd, which may keep others from their turn", () => {
     const { buffer, pullSizer } = crowded(80)
-    expect(buffer.freeIfLimited).toBe(20)
+    expect(freeIfLimitedOf(buffer.state)).toBe(20)
     expect(pullSizer.nextSize).toBe(100)
   })
 

@@ -9,32 +9,34 @@ import type { JobDelivery } from "../../../../../runtime/transport/job-store/tra
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 import {
+  aheadOf,
   hasRoom,
-  PrefetchQos,
   type PullState,
   pullSize,
+  reducedAhead,
   reductionLines,
+  restoredAhead,
   restoredLine,
 } from "../../../../../runtime/worker/fetch/pull-size.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"
 import { breakable } from "../breakable.ts"
 
-describe("a pull", () => {
-  /** An empty worker with 10 slots, whose buffer holds 4 tasks for each; 64 more may wait for limits. */
-  const state = (fields: Partial<PullState> = {}): PullState => ({
-    slots: 10,
-    prefetch: 4,
-    stuck: 0,
-    slow: 0,
-    held: 0,
-    limited: 0,
-    ahead: (fields.slots ?? 10) * (fields.prefetch ?? 4),
-    spared: 0,
-    jobsLeft: Number.POSITIVE_INFINITY,
-    ...fields,
-  })
+/** An empty worker with 10 slots, whose buffer holds 4 tasks for each; 64 more may wait for limits. */
+const state = (fields: Partial<PullState> = {}): PullState => ({
+  slots: 10,
+  prefetch: 4,
+  stuck: 0,
+  slow: 0,
+  held: 0,
+  limited: 0,
+  ahead: Number.POSITIVE_INFINITY,
+  spared: 0,
+  jobsLeft: Number.POSITIVE_INFINITY,
+  ...fields,
+})
 
+describe("a pull", () => {
   /** Of a worker with 100 slots and 200 places. */
   const large = (fields: Partial<PullState> = {}) => state({ slots: 100, prefetch: 2, ...fields })
 
@@ -81,14 +83,19 @@ describe("a pull", () => {
 })
 
 describe("the prefetch count", () => {
+  /** A worker with so many places, and what it may fetch ahead after a loss while so many handlers run. */
+  const reduced = (places: number, prefetch: number, running: number): PullState => {
+    const before = state({ slots: places / prefetch, prefetch })
+    return { ...before, ahead: reducedAhead(before, running) }
+  }
+  const restored = (before: PullState): PullState => ({ ...before, ahead: restoredAhead(before) })
+
   test.each([1, 2, 3, 4, 5])("test_reducing_prefetch_count: of 10 with a multiplier of 2, while %i run", (running) => {
-    const qos = new PrefetchQos(2)
-    expect(qos.reduce(10, running)).toBe(Math.max(2, 10 - running * 2))
-    expect(qos.limit(10)).toBe(Math.max(2, 10 - running * 2))
+    expect(aheadOf(reduced(10, 2, running))).toBe(Math.max(2, 10 - running * 2))
   })
 
   test("the document's example: 20, a multiplier of 2 and 5 running make 10, and its words", () => {
-    expect(new PrefetchQos(2).reduce(20, 5)).toBe(10)
+    expect(aheadOf(reduced(20, 2, 5))).toBe(10)
     expect(reductionLines(10, 20, 5)).toEqual([
       "Temporarily reducing the prefetch count to 10 to avoid over-fetching since 5 tasks are currently being processed.",
       "The prefetch count will be gradually restored to 20 as the tasks complete processing.",
@@ -98,25 +105,23 @@ describe("the prefetch count", () => {
     )
   })
 
-  test("test_prefetch_count_restored: by one multiplier with each task that ends, said once", () => {
-    const qos = new PrefetchQos(2)
-    qos.reduce(20, 5)
-    const steps = Array.from({ length: 6 }, () => ({ last: qos.restore(20), limit: qos.limit(20) }))
-    expect(steps.map(({ limit }) => limit)).toEqual([12, 14, 16, 18, 20, 20])
-    expect(steps.map(({ last }) => last)).toEqual([false, false, false, false, true, false])
+  test("test_prefetch_count_restored: by one multiplier with each task that ends", () => {
+    let now = reduced(20, 2, 5)
+    const steps = Array.from({ length: 5 }, () => {
+      now = restored(now)
+      return { ahead: aheadOf(now), isRestored: now.ahead === Number.POSITIVE_INFINITY }
+    })
+    expect(steps.map(({ ahead }) => ahead)).toEqual([12, 14, 16, 18, 20])
+    expect(steps.map(({ isRestored }) => isRestored)).toEqual([false, false, false, false, true])
   })
 
   test("with nothing running nothing is reduced", () => {
-    const qos = new PrefetchQos(4)
-    expect(qos.reduce(16, 0)).toBe(16)
-    expect(qos.restore(16)).toBe(false)
+    expect(reduced(16, 4, 0).ahead).toBe(Number.POSITIVE_INFINITY)
   })
 
   test("a second loss reduces from the maximum again", () => {
-    const qos = new PrefetchQos(2)
-    qos.reduce(20, 9)
-    qos.restore(20)
-    expect(qos.reduce(20, 3)).toBe(14)
+    const again = restored(reduced(20, 2, 9))
+    expect(reducedAhead(again, 3)).toBe(14)
   })
 })
 
