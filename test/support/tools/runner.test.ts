@@ -118,6 +118,17 @@ describe("a file in which a test failed", () => {
   })
 })
 
+test("a file that leaves globals replaced fails by its name, and the next one has the real ones", {
+  timeout: 120_000,
+}, async () => {
+  await using run = spawnProcess("node", [runner, "--config", "test/fixtures/runner/globals/vitest.config.ts", "bun"])
+  expect(await run.closed).toEqual({ code: 1, signal: null })
+  const named = "a-leaves.case.ts leaves replaced: setTimeout, Date.now, process.env.LEFT"
+  expect(run.stdout).toContain("\n2 passed, 1 failed\n")
+  expect(run.stdout).toContain(named)
+  expect(run.stdout).not.toContain("b-follows.case.ts leaves")
+})
+
 describe("the lines of a run", () => {
   const read = (lines: ReadonlyArray<object>, rest = "") =>
     readResults(lines.map((line) => `${JSON.stringify(line)}\n`).join("") + rest, "/root/", "exit code 1")

@@ -1,15 +1,9 @@
 /** Renewals of claims and entities whose process, or whose store, stood still for longer than a lease. */
-import { afterEach, expect, onTestFinished, test, vi } from "vitest"
+import { expect, onTestFinished, test, vi } from "vitest"
 import { Renewals } from "../../../../runtime/board/renewals.ts"
 import { CallboardError } from "../../../../runtime/errors.ts"
 
 const LEASE_MS = 3_000
-
-// The spy on a virtual timer goes first: restored later, by another file, it would put that timer back in place of the real one.
-afterEach(() => {
-  vi.restoreAllMocks()
-  vi.useRealTimers()
-})
 
 /** Renewals in virtual time, of something whose lease is over. Its store answers after `ms`. */
 const late = (ms: number, handBack?: () => Promise<unknown>) => {
