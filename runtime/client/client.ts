@@ -28,6 +28,7 @@ import {
   type SuspendOptions,
   suspendWorkers,
 } from "../cluster/pausing.ts"
+import { countJobs, queueStates } from "../cluster/queue-states.ts"
 import { askWorkers, type CommandOptions } from "../cluster/remote-ask.ts"
 import type { AnswerTo, ArgumentsOf, CommandName } from "../cluster/remote-command.ts"
 import { liftRevocation, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
@@ -366,7 +367,7 @@ export class Client implements AsyncDisposable {
   async count(query: Omit<JobQuery, "limit" | "after"> = {}, max?: number): Promise<JobCount> {
     const { after: _after, limit: _limit, ...wanted } = recordQueryOf(query)
     if (max !== undefined) wholeNumber("most", max, { min: 0 })
-    return this.connection.jobs.count(wanted, max)
+    return countJobs(this.connection, wanted, max)
   }
 
   /**
@@ -572,10 +573,12 @@ export class Client implements AsyncDisposable {
    * transport cannot count. Fails with `TransportError`.
    */
   async queues(): Promise<ReadonlyArray<QueueStats>> {
-    const { jobs } = this.connection
-    if (jobs.queues === undefined) return []
-    const [counts, listed, paused] = await Promise.all([jobs.queues(), jobs.queueNames(), this.paused()])
-    return queueStats(counts, listed, paused, Date.now())
+    const [counts, listed, paused] = await Promise.all([
+      queueStates(this.connection),
+      this.connection.jobs.queueNames(),
+      this.paused(),
+    ])
+    return counts === undefined ? [] : queueStats(counts, listed, paused, Date.now())
   }
 
   /** The living workers, as they described themselves at their last heartbeat. */

@@ -102,6 +102,16 @@ const RunningJob = Schema.Struct({
 })
 export type RunningJob = typeof RunningJob.Type
 
+const QueueWork = Schema.Struct({
+  /** Handlers that run. */
+  running: Schema.Int,
+  /** Of these: jobs whose task was acked early, so that it is no longer in the queue. */
+  acked: Schema.Int,
+  /** Tasks that the worker gave back with a delay because they could not run, and that are not back yet. */
+  postponed: Schema.Int,
+})
+export type QueueWork = typeof QueueWork.Type
+
 /** A worker as the directory describes it. Renewed with every heartbeat. Times are ISO 8601. */
 export const WorkerDescription = Schema.Struct({
   name: Schema.String,
@@ -124,6 +134,10 @@ export const WorkerDescription = Schema.Struct({
   blocked: Schema.optionalKey(Schema.Struct({ since: Schema.String, job: Schema.optionalKey(Schema.String) })),
   /** Jobs whose handlers run now, {@link MAX_RUNNING} at most. */
   running: Schema.Array(Schema.String),
+  /** How many handlers run. */
+  busy: Schema.optionalKey(Schema.Int),
+  /** The same, and other numbers of its tasks, by queue. */
+  byQueue: Schema.optionalKey(Schema.Record(Schema.String, QueueWork)),
   /** More about these jobs. */
   jobs: Schema.optionalKey(Schema.Array(RunningJob)),
   /** Tasks that the worker holds, those that run included. */
@@ -173,6 +187,10 @@ const WorkerView = Schema.Struct({
   ),
 }).annotate({ identifier: "Worker" })
 export type WorkerView = typeof WorkerView.Type
+
+/** How many handlers of a worker run. One of an older version lists its first {@link MAX_RUNNING} jobs alone. */
+export const handlersOf = ({ busy, running }: Pick<WorkerDescription, "busy" | "running">): number =>
+  busy ?? running.length
 
 export const WorkerList = Schema.Struct({ workers: Schema.Array(WorkerView) }).annotate({ identifier: "WorkerList" })
 

@@ -2,13 +2,14 @@
 
 import type { Client } from "../client/client.ts"
 import { listWorkers } from "../cluster/directory.ts"
+import { readHeldTasks } from "../cluster/held-tasks.ts"
 import { CallboardError } from "../errors.ts"
 import { HIDDEN, hidesKey } from "../log/redaction.ts"
 import { DEFAULT_PAGE } from "../routes/bounds.ts"
 import { LIMIT_ROUTES, MAX_KEYS } from "../routes/limits.ts"
 import type { LimitKeys, LimitList } from "../statistics/schema.ts"
 import type { Store } from "../transport/store.ts"
-import { decodeState, holderOf, LIMIT_PREFIX, type LimitState } from "../worker/limits/permits.ts"
+import { decodeState, holderOf, LIMIT_PREFIX, type LimitState, limitKey } from "../worker/limits/permits.ts"
 import { withReadDeadline } from "./limits.ts"
 import { type Route, served } from "./route.ts"
 
@@ -16,25 +17,23 @@ import { type Route, served } from "./route.ts"
 const holdersOf = async (store: Store): Promise<ReadonlySet<string>> =>
   new Set((await listWorkers(store)).map(holderOf))
 
-const sumOf = (states: ReadonlyArray<LimitState>, holders: ReadonlySet<string>, now: number) => {
-  let [running, waiting, since] = [0, 0, Number.POSITIVE_INFINITY]
+/** `waiting`: tasks that the limit holds up. */
+const sumOf = (states: ReadonlyArray<LimitState>, waiting: number, holders: ReadonlySet<string>, now: number) => {
+  let [running, since] = [0, Number.POSITIVE_INFINITY]
   for (const { held, asking } of states) {
     for (const [id, count] of held) if (holders.has(id)) running += count
-    for (const [id, request] of asking) {
-      if (!holders.has(id)) continue
-      waiting += Math.max(0, request.wanted - (held.get(id) ?? 0))
-      since = Math.min(since, request.since)
-    }
+    for (const [id, request] of asking) if (holders.has(id)) since = Math.min(since, request.since)
   }
-  return { running, held: waiting, ...(waiting > 0 ? { oldest: Math.max(0, now - since) / 1_000 } : {}) }
+  return { running, held: waiting, ...(waiting > 0 && since < now ? { oldest: (now - since) / 1_000 } : {}) }
 }
 
 /** The limits of the methods that live workers serve. */
 const limitsOf = async (client: Client): Promise<typeof LimitList.Type> => {
   const { store } = client.connection
-  const [actors, entries, holders, now] = await Promise.all([
+  const [actors, entries, waiting, holders, now] = await Promise.all([
     client.actors(),
     store.list({ prefix: LIMIT_PREFIX, limit: MAX_KEYS }),
+    readHeldTasks(store, MAX_KEYS),
     holdersOf(store),
     store.now(),
   ])
@@ -43,9 +42,11 @@ const limitsOf = async (client: Client): Promise<typeof LimitList.Type> => {
     methods.flatMap(({ name: method, limit }) => {
       if (limit === undefined) return []
       const task = `${name}.${method}`
-      const own = states.filter(({ key }) => key.startsWith(`${LIMIT_PREFIX}${task}/`))
+      const isOwn = (key: string): boolean => key.startsWith(limitKey(task, ""))
+      const own = states.filter(({ key }) => isOwn(key))
       const sum = sumOf(
         own.map(({ state }) => state),
+        [...waiting].reduce((all, [key, count]) => (isOwn(key) ? all + count : all), 0),
         holders,
         now,
       )
@@ -72,10 +73,11 @@ const keysOf = async (
   limit: number,
   after: string | undefined,
 ): Promise<typeof LimitKeys.Type> => {
-  const prefix = `${LIMIT_PREFIX}${task}/`
+  const prefix = limitKey(task, "")
   const { store } = client.connection
-  const [hidden, entries, holders, now] = await Promise.all([
+  const [hidden, waiting, entries, holders, now] = await Promise.all([
     isHidden(client, task),
+    readHeldTasks(store, MAX_KEYS),
     store.list({ prefix, limit: limit + 1, ...(after === undefined ? {} : { after: prefix + after }) }),
     holdersOf(store),
     store.now(),
@@ -88,7 +90,7 @@ const keysOf = async (
       const { tat } = state
       return {
         key: hidden ? HIDDEN : key.slice(prefix.length),
-        ...sumOf([state], holders, now),
+        ...sumOf([state], waiting.get(key) ?? 0, holders, now),
         ...(tat !== undefined && tat > now && tat < now + 8.64e13 ? { nextFree: new Date(tat).toISOString() } : {}),
       }
     }),

@@ -72,6 +72,7 @@ export const MAX_QUEUES = 1_000
 export class QueueMetrics {
   readonly #depth: Gauge<"queue">
   readonly #scheduled: Gauge<"queue">
+  readonly #running: Gauge<"queue">
   readonly #inFlight: Gauge<"queue">
   readonly #oldestAge: Gauge<"queue">
   readonly #blocked: Gauge
@@ -91,12 +92,13 @@ export class QueueMetrics {
         aggregator: "max",
         registers: [registry],
       })
-    this.#depth = gauge("depth", "Tasks in the queue that are due and waiting")
+    this.#depth = gauge("depth", "Tasks of the queue that are due and wait, also in a worker")
     this.#scheduled = gauge("scheduled", "Tasks in the queue that are not due yet")
+    this.#running = gauge("running", "Running handlers for tasks of the queue")
     this.#inFlight = gauge("in_flight", "Tasks of the queue that were delivered to a worker and are not settled")
     this.#oldestAge = gauge(
       "oldest_age_seconds",
-      "Time since the oldest waiting task was submitted; 0 if no task is waiting",
+      "Time since the oldest task that no worker has taken was submitted; 0 if no task is waiting",
     )
     this.#blocked = new Gauge({
       name: "callboard_workers_blocked",
@@ -136,10 +138,11 @@ export class QueueMetrics {
       client === undefined ? undefined : askBlocked(client),
     ])
     // Without an await in between, so that a concurrent scrape sees either all old or all new values.
-    for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
-    for (const { name: queue, depth, scheduled, inFlight, oldestAge } of queues) {
+    for (const gauge of [this.#depth, this.#scheduled, this.#running, this.#inFlight, this.#oldestAge]) gauge.reset()
+    for (const { name: queue, depth, scheduled, running, inFlight, oldestAge } of queues) {
       this.#depth.set({ queue }, depth)
       this.#scheduled.set({ queue }, scheduled)
+      this.#running.set({ queue }, running)
       this.#inFlight.set({ queue }, inFlight)
       if (depth === 0) this.#oldestAge.set({ queue }, 0)
       else if (oldestAge !== undefined) this.#oldestAge.set({ queue }, oldestAge)

@@ -74,8 +74,9 @@ const queueHref = (name: string): string => `/queues/${encodeURIComponent(name)}
 const noWorker: Rule = ({ queues, now }) =>
   queues
     .filter(
-      ({ workers, paused, depth, oldestAge = NO_WORKER_SECONDS }) =>
-        workers === 0 && !paused && depth > 0 && oldestAge >= NO_WORKER_SECONDS,
+      // The tasks of a lost worker come back when their leases expire: until then nobody knows how old they are.
+      ({ workers, paused, depth, running, inFlight, oldestAge = NO_WORKER_SECONDS }) =>
+        workers === 0 && !paused && depth + running > inFlight && oldestAge >= NO_WORKER_SECONDS,
     )
     .sort((a, b) => b.depth - a.depth)
     .map(({ name, depth, oldest, oldestAge = 0 }) => ({

@@ -2,14 +2,15 @@
  * The state of the system now: counts, rates, queues, lost workers, findings. Each part is read once, however many
  * callers there are.
  */
-import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
+import { handlersOf, listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import { pauses } from "../cluster/pausing.ts"
+import { statesOf } from "../cluster/queue-states.ts"
 import type { Connection } from "../connection/connection.ts"
 import { compact } from "../protocol/compact.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { State } from "../protocol/state.ts"
 import { postedAt, SCHEDULES } from "../schedules/entry.ts"
-import type { RecordPage } from "../transport/job-store/transport.ts"
+import type { QueueStates, RecordPage } from "../transport/job-store/transport.ts"
 import type { Bin } from "./entries.ts"
 import { BEHIND_MS, type Facts, findingsOf, verdictOf } from "./findings.ts"
 import { percentilesOf } from "./histogram.ts"
@@ -152,9 +153,12 @@ export class Overview {
 
   async #count(states: ReadonlyArray<State>, max?: number): Promise<CountedStates> {
     const { jobs } = this.#connection
+    // All states are counted at one moment.
+    let counted: Promise<ReadonlyArray<QueueStates>> | undefined
+    const inQueues = () => (counted ??= this.#queueStates())
     const [asOf, found] = await Promise.all([
       this.now(),
-      Promise.all(states.map(async (state) => ({ state, ...(await jobs.count({ states: [state] }, max)) }))),
+      Promise.all(states.map(async (state) => ({ state, ...(await jobs.count({ states: [state] }, max, inQueues)) }))),
     ])
     return {
       counts: Object.fromEntries(found.map(({ state, count }) => [state, count])),
@@ -178,6 +182,11 @@ export class Overview {
     }
   }
 
+  async #queueStates(): Promise<ReadonlyArray<QueueStates>> {
+    const [depths = [], workers] = await Promise.all([this.#connection.jobs.queues?.(), this.workers()])
+    return statesOf(depths, workers)
+  }
+
   /** Every queue, as it was in the last second. `undefined` where the transport cannot count. Fails with `TransportError`. */
   queues(): Promise<ReadonlyArray<QueueDetails> | undefined> {
     return this.#queued.get(() => this.#queues())
@@ -194,7 +203,7 @@ export class Overview {
     if (jobs.queues === undefined) return undefined
     const now = await this.now()
     const [counts, listed, paused, workers, recent, samples] = await Promise.all([
-      jobs.queues(),
+      this.#queueStates(),
       jobs.queueNames(),
       pauses(store),
       this.workers(),
@@ -316,7 +325,7 @@ export class Overview {
       ended: { succeeded: all.succeeded, failed: all.failed, cancelled: all.cancelled, expired: all.expired },
       ...compact({ perMinute: rate, wait }),
       handlers: {
-        busy: workers.reduce((sum, { running }) => sum + running.length, 0),
+        busy: workers.reduce((sum, worker) => sum + handlersOf(worker), 0),
         all: workers.reduce((sum, { concurrency }) => sum + concurrency, 0),
       },
       workers: { alive: workers.length, lost: lost.length },

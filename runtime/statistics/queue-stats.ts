@@ -1,26 +1,27 @@
 /** One queue in numbers: the same names in code, over HTTP and on the command line. */
-import type { QueueDepth } from "../transport/optional.ts"
+import type { QueueStates } from "../transport/job-store/transport.ts"
 import type { QueueStats } from "./schema.ts"
 
-const isEmpty = ({ ready, scheduled, held }: QueueDepth): boolean => ready + scheduled + held === 0
+const isEmpty = ({ queued, scheduled, started }: QueueStates): boolean => queued + scheduled + started === 0
 
 /**
  * The queues that hold something, and those that are listed. `listed` and `paused`: names. `now`: milliseconds since the
  * epoch.
  */
 export const queueStats = (
-  counts: ReadonlyArray<QueueDepth>,
+  counts: ReadonlyArray<QueueStates>,
   listed: ReadonlyArray<string>,
   paused: ReadonlyArray<string>,
   now: number,
 ): ReadonlyArray<QueueStats> => {
-  const byName = new Map(listed.map((queue): [string, QueueDepth] => [queue, { queue, ...NOTHING }]))
+  const byName = new Map(listed.map((queue): [string, QueueStates] => [queue, { queue, ...NOTHING }]))
   for (const each of counts) if (!isEmpty(each)) byName.set(each.queue, each)
-  return [...byName.values()].map(({ queue: name, ready, scheduled, held, oldest }) => ({
+  return [...byName.values()].map(({ queue: name, queued, scheduled, started, held, oldest }) => ({
     name,
     paused: paused.includes(name),
-    depth: ready,
+    depth: queued,
     scheduled,
+    running: started,
     inFlight: held,
     ...(oldest === undefined
       ? {}
@@ -28,4 +29,4 @@ export const queueStats = (
   }))
 }
 
-const NOTHING = { ready: 0, scheduled: 0, held: 0 }
+const NOTHING = { ready: 0, queued: 0, scheduled: 0, started: 0, held: 0 }

@@ -40,7 +40,7 @@ export const queueDetails = (queue: QueueStats, facts: QueueFacts): QueueDetails
 const rounded = (value: number): number => Math.round(value * 10) / 10
 
 const flowOf = (
-  { name, depth, scheduled, inFlight }: QueueStats,
+  { name, depth, scheduled, running }: QueueStats,
   { counted, minutes, samples, now }: QueueFacts,
 ): Pick<QueueDetails, "perMinute" | "trend" | "emptyAt"> => {
   const [sample] = samples
@@ -48,12 +48,12 @@ const flowOf = (
   if (minutes <= 0 || sample === undefined || was === undefined) return {}
   const bin = counted.get(name)
   const out = bin === undefined ? 0 : (bin.ended + bin.retried) / minutes
-  const [, wasReady, wasScheduled, wasHeld] = was
+  const [, wasQueued, wasScheduled, wasStarted] = was
   const passed = Math.max((now - sample.at) / MINUTE_MS, 0.5)
-  const change = depth + scheduled + inFlight - (wasReady + wasScheduled + wasHeld)
+  const change = depth + scheduled + running - (wasQueued + wasScheduled + wasStarted)
   const perMinute = { in: rounded(Math.max(0, out + change / passed)), out: rounded(out) }
-  const grown = depth - wasReady
-  const isSteady = Math.abs(grown) < Math.max(MIN_CHANGE, STEADY * Math.max(depth, wasReady))
+  const grown = depth - wasQueued
+  const isSteady = Math.abs(grown) < Math.max(MIN_CHANGE, STEADY * Math.max(depth, wasQueued))
   const trend = depth === 0 ? "empty" : isSteady ? "steady" : grown > 0 ? "growing" : "draining"
   const left = trend === "draining" ? (depth / -grown) * passed * MINUTE_MS : undefined
   return {

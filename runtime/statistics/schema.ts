@@ -181,10 +181,15 @@ export type Pulse = typeof PulseSchema.Type
 const QueueStats = Schema.Struct({
   name: Schema.String,
   paused: Schema.Boolean,
-  depth: Count.annotate({ description: "Waiting tasks that are due" }),
+  depth: Count.annotate({
+    description: "Waiting tasks that are due, including those that wait in a worker for a handler or a limit",
+  }),
   scheduled: Count.annotate({ description: "Tasks that are not due yet" }),
-  inFlight: Count.annotate({ description: "Tasks held by workers" }),
-  oldest: Schema.optionalKey(Schema.String.annotate({ description: "When the oldest waiting task was submitted" })),
+  running: Count.annotate({ description: "Handlers that run" }),
+  inFlight: Count.annotate({ description: "Tasks that workers have: they run, or wait there" }),
+  oldest: Schema.optionalKey(
+    Schema.String.annotate({ description: "When the oldest task that no worker has taken was submitted" }),
+  ),
   oldestAge: Schema.optionalKey(Schema.Finite.annotate({ description: "How long it has waited, in seconds" })),
 })
 export type QueueStats = typeof QueueStats.Type
@@ -211,7 +216,9 @@ export const QueueList = Schema.Struct({ queues: Schema.Array(QueueDetails) }).a
 
 const held = {
   running: Count.annotate({ description: "Permits held by live workers" }),
-  held: Count.annotate({ description: "Tasks that wait in workers for a permit, as reported by the workers" }),
+  held: Count.annotate({
+    description: "Tasks that wait because of the limit, in workers or in their queue, as the workers report",
+  }),
   oldest: Schema.optionalKey(
     Schema.Finite.annotate({ description: "The longest wait of a worker for a permit, in seconds" }),
   ),

@@ -2,9 +2,11 @@
  * Writes what a worker has counted into the store, at its start and every ten seconds, whatever number of jobs that is. A
  * worker that is killed loses the last ten seconds of it.
  */
+import { queueStates } from "../cluster/queue-states.ts"
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
 import type { Log } from "../log/log.ts"
+import type { QueueStates } from "../transport/job-store/transport.ts"
 import {
   DEPTHS,
   type DepthSample,
@@ -146,24 +148,25 @@ export class StatisticsWriter {
   /** Writes how much waits in the queues, unless another worker has done so in this minute. */
   async #sample(): Promise<void> {
     const { connection, now } = this.#options
-    const { store, jobs } = connection
+    const { store } = connection
     const at = now()
     const minute = Math.floor(at / MINUTE_MS)
     const isSetBack = minute < this.#sampled - SLOT_MINUTES
-    if (jobs.queues === undefined || (minute <= this.#sampled && !isSetBack)) return
+    if (minute <= this.#sampled && !isSetBack) return
     const name = String(Math.floor(minute / SLOT_MINUTES))
     const isThere = (samples: ReadonlyArray<DepthSample>) =>
       samples.some((each) => each.minute === minute % SLOT_MINUTES)
     const before = (await DEPTHS.get(store, name))?.value?.minutes ?? []
     this.#sampled = minute
     if (isThere(before)) return
-    const queues = [...(await jobs.queues())]
-      .sort((a, b) => b.ready + b.scheduled + b.held - (a.ready + a.scheduled + a.held))
-      .slice(0, MAX_SAMPLED)
+    const states = await queueStates(connection)
+    if (states === undefined) return
+    const all = ({ queued, scheduled, started }: QueueStates): number => queued + scheduled + started
+    const queues = states.toSorted((a, b) => all(b) - all(a)).slice(0, MAX_SAMPLED)
     const sample: DepthSample = {
       minute: minute % SLOT_MINUTES,
       at,
-      queues: queues.map(({ queue, ready, scheduled, held }) => [queue, ready, scheduled, held]),
+      queues: queues.map(({ queue, queued, scheduled, started }) => [queue, queued, scheduled, started]),
     }
     await DEPTHS.change(store, name, (found) => {
       const minutes = found?.value?.minutes ?? []

@@ -114,6 +114,7 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
     this.#processes = processes
     const stalls = new StallWatch(leaseMs, this, clock)
     this.#stalls = stalls
+    this.postponements = new Postponements(connection.store, log)
     this.#limiter = new Limiter({
       connection,
       connectivity,
@@ -125,9 +126,9 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
       holders: new Holders(connection.store, options.holder, options.entry, leaseMs),
       buffer,
       deliveries: this,
+      postponements: this.postponements,
       isRevoked: options.isRevoked,
     })
-    this.postponements = new Postponements(connection.store, log)
     const preparing: PreparationOptions = {
       pool,
       clock,
@@ -276,6 +277,11 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
     return [...this.postponements.list(id, max), ...waiting].slice(-max)
   }
 
+  /** How many tasks were given back with a delay and are away now, by queue. */
+  postponedByQueue(): ReadonlyMap<string, number> {
+    return this.postponements.byQueue(this.#clock.now())
+  }
+
   /** Called when a lost connection is back. */
   reconnected(): void {
     this.#limiter.reconnected()
@@ -404,12 +410,12 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
     return true
   }
 
-  #postpone({ active, postponeUntil, reason, detail }: PostponedTask): Settlement {
+  #postpone({ active, limit, postponeUntil, reason, detail }: PostponedTask): Settlement {
     const delayMs = postponeUntil - performance.now()
     const { delivery, id = "" } = active
     const { token, queue } = delivery
     const until = Math.round(this.#clock.now() + delayMs)
-    this.postponements.noteLimited({ id, queue, until, reason, detail }, delivery)
+    this.postponements.noteLimited({ id, queue, until, reason, detail }, delivery, limit)
     return { token, then: { kind: "hand-back", delay: delayMs } }
   }
 

@@ -194,6 +194,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       stopCondition.check()
       stuckWatch.check()
     }
+    snapshot.postponed = () => dispatcher.postponedByQueue()
     const setListening = (listening: boolean): void => {
       if (listening === snapshot.isListening) return
       snapshot.isListening = listening

@@ -414,11 +414,12 @@ test("queues and workers show what is there", async () => {
     paused: false,
     depth: 1,
     scheduled: 1,
+    running: 0,
     inFlight: 0,
     oldest: expect.stringMatching(/^\d{4}-.*Z$/),
     oldestAge: expect.any(Number),
   })
-  expect((await project.ask("queues")).stdout).toMatch(/^counted +1 +1 +0 /m)
+  expect((await project.ask("queues")).stdout).toMatch(/^counted +1 +1 +0 +0 /m)
   const { workers } = await project.json<{ workers: unknown[] }>("workers")
   expect(workers).toMatchObject([{ name: "w1", queues: ["default"], actors: ["trips", "works"], concurrency: 2 }])
   // The list shows the worker as of its last heartbeat.

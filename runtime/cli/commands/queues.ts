@@ -17,12 +17,12 @@ import type { Output } from "../output.ts"
 /** One line per queue for scripts, also with how many of its jobs are kept that have ended. */
 const rawLines = async (client: Client): Promise<ReadonlyArray<string>> =>
   Promise.all(
-    (await client.queues()).map(async ({ name, depth, inFlight }) => {
+    (await client.queues()).map(async ({ name, depth, running }) => {
       const [finished, failed] = await Promise.all([
         client.count({ queue: name, states: ["succeeded"] }),
         client.count({ queue: name, states: ["failed"] }),
       ])
-      return `queue ${name} ${depth}, ${inFlight} executing, ${countText(finished)} finished, ${countText(failed)} failed`
+      return `queue ${name} ${depth}, ${running} executing, ${countText(finished)} finished, ${countText(failed)} failed`
     }),
   )
 
@@ -53,7 +53,7 @@ export const addQueue = (program: Command): void => {
 export const addQueues = (program: Command): void => {
   const command = program
     .command("queues")
-    .description("list queues with their numbers of waiting, scheduled and in-flight tasks")
+    .description("list queues with their numbers of waiting, scheduled, running and in-flight tasks")
   command.option("--raw", "one line per queue, for scripts: waiting, running, finished and failed")
   runs(command, async ({ output, withClient }) => {
     if (command.opts<{ readonly raw?: true }>().raw) {
@@ -68,11 +68,12 @@ export const addQueues = (program: Command): void => {
         queue.name,
         String(queue.depth),
         String(queue.scheduled),
+        String(queue.running),
         String(queue.inFlight),
         queue.oldestAge === undefined ? "" : spanText(queue.oldestAge * 1_000),
         queue.paused ? output.paint("paused", "yellow") : "",
       ])
-    output.table(["NAME", "DEPTH", "SCHEDULED", "IN FLIGHT", "OLDEST", ""], rows, "no queues")
+    output.table(["NAME", "DEPTH", "SCHEDULED", "RUNNING", "IN FLIGHT", "OLDEST", ""], rows, "no queues")
   })
 }
 

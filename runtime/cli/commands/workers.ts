@@ -4,7 +4,7 @@
  */
 
 import type { Command } from "commander"
-import type { WorkerDescription } from "../../cluster/directory.ts"
+import { handlersOf, type WorkerDescription } from "../../cluster/directory.ts"
 import { shellWord } from "../../log/shell-word.ts"
 import { oneLine, spanText } from "../format.ts"
 import { numberOrText } from "../input.ts"
@@ -28,7 +28,7 @@ export const addWorkers = (program: Command): void => {
     const rows = workers.map((worker) => [
       worker.name,
       output.paint(worker.state, COLOURS[worker.state] ?? "green"),
-      `${worker.running.length}/${worker.concurrency}`,
+      `${handlersOf(worker)}/${worker.concurrency}`,
       String(worker.processed),
       String(worker.failed),
       spanText(now - Date.parse(worker.startedAt)),

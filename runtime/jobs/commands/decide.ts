@@ -3,6 +3,7 @@
  * records of many jobs, so many of a query per call, so that a call is bounded.
  */
 import { beforeTry, MAX_TRIES } from "../../async/conflicts.ts"
+import { countJobs } from "../../cluster/queue-states.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { compact } from "../../protocol/compact.ts"
@@ -101,10 +102,10 @@ const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): Re
 
 /** How many jobs match still. Jobs that were refused match mostly, and are counted as well. */
 const leftOf = async (
-  { jobs }: Connection,
+  connection: Connection,
   { limit: _limit, after: _after, ...query }: RecordQuery,
 ): Promise<Pick<PartlyDone, "left" | "more">> => {
-  const { count, more } = await jobs.count({ ...query, budget: COUNT_MS })
+  const { count, more } = await countJobs(connection, { ...query, budget: COUNT_MS })
   return { left: count, ...compact({ more }) }
 }
 

@@ -3,6 +3,7 @@ import type { JSX } from "preact"
 import type { Finding, Stats, TaskList } from "../../statistics/schema.ts"
 import type { Outcomes } from "../chart.ts"
 import { type Loaded, useLoad } from "../load.ts"
+import { busyWords, presentStates, rate } from "../numbers.ts"
 import { ActionButton, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Spark } from "../parts/chart.tsx"
 import { EndedPanel } from "../parts/ended.tsx"
@@ -115,41 +116,16 @@ const FindingRow = ({ finding }: { readonly finding: Finding }): JSX.Element => 
   )
 }
 
-/** A rate that is not 0 is not shown as 0. */
-const rate = (perMinute: number): string => {
-  if (perMinute > 0 && perMinute < 0.05) return "< 0.1"
-  return perMinute < 10 ? perMinute.toFixed(1) : whole(perMinute)
-}
-
-const busyWords = ({ handlers: { busy, all } }: Stats): string => `${whole(busy)} of ${many(all, "handler")} busy`
-
-/** How many of the scheduled jobs retry. `isCut`: not all of them were looked at. */
-const retryWords = (count: number, isCut: boolean): string => {
-  if (isCut && count === 0) return ""
-  return `${isCut ? "at least " : ""}${whole(count)} retrying`
-}
-
-const WAITING = ["deferred", "scheduled", "queued", "started"] as const
-
 const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => {
-  const of = counts.value ?? stats?.counts
-  const number = (state: string): string =>
-    of?.[state] === undefined ? "–" : `${whole(of[state])}${cutCounts.value.includes(state) ? "+" : ""}`
-  const words: Readonly<Record<string, string>> = {
-    deferred: of?.["deferred"] === 1 ? "waits for other jobs" : "wait for other jobs",
-    scheduled: of?.["retrying"] === undefined ? "" : retryWords(of["retrying"], cutCounts.value.includes("retrying")),
-    queued: stats?.perMinute === undefined ? "" : `${rate(stats.perMinute.in)}/min arriving`,
-    // A task that waits in its worker counts as started, and has no handler.
-    started: stats === undefined ? "" : busyWords(stats),
-  }
+  const states = presentStates(counts.value ?? stats?.counts, cutCounts.value, stats)
   const ended = stats?.ended
   return (
     <section class="flow" aria-label="Jobs now">
-      {WAITING.map((state) => (
+      {states.map(({ state, value, words }) => (
         <a key={state} href={href("jobs", "", { state })}>
           <StateWord name={state} />
-          <span class="v">{number(state)}</span>
-          <span class="d">{words[state]}</span>
+          <span class="v">{value}</span>
+          <span class="d">{words}</span>
         </a>
       ))}
       <a href={href("jobs", "", { state: "failed" })}>

@@ -2,6 +2,7 @@ import type { JSX } from "preact"
 import type { WorkerView } from "../../cluster/directory.ts"
 import type { QueueDetails } from "../../statistics/schema.ts"
 import { useLoad } from "../load.ts"
+import { busyOf } from "../numbers.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { Icon } from "../parts/icon.tsx"
 import { PauseToggle } from "../parts/notice.tsx"
@@ -100,8 +101,8 @@ const QueueRow = ({ queue, isRated }: QueueRowProps): JSX.Element => (
     <Cell class="num mid" label="scheduled">
       {whole(queue.scheduled)}
     </Cell>
-    <Cell class="num mid" label="in flight">
-      {whole(queue.inFlight)}
+    <Cell class="num mid" label="running">
+      {whole(queue.running)}
     </Cell>
     <Cell class={`num ${queue.workers === 0 && queue.depth > 0 ? "warnc b" : "mid"}`} label="handlers">
       {whole(queue.handlers)}
@@ -132,7 +133,7 @@ const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<QueueDetails> }
         ...(isRated ? [num("In"), num("Out")] : []),
         "Trend",
         num("Scheduled"),
-        num("In flight"),
+        num("Running"),
         num("Handlers"),
         ACTIONS,
       ]}
@@ -185,7 +186,7 @@ const Waiting = ({ name }: { readonly name: string }): JSX.Element => {
       <Part of={waiting} rows={3}>
         {({ ids }) =>
           ids.length === 0 ? (
-            <Empty title="No waiting jobs" />
+            <Empty title="No job waits for a worker" />
           ) : (
             <ol class="body lines">
               {ids.slice(0, SHOWN).map((id, at) => (
@@ -228,7 +229,7 @@ const Servers = ({ name }: { readonly name: string }): JSX.Element => {
                     {worker.name}
                   </a>
                   <span class="dim small">
-                    {whole(worker.running.length)} of {whole(worker.concurrency)} handlers run
+                    {whole(busyOf(worker))} of {whole(worker.concurrency)} handlers run
                   </span>
                 </li>
               ))}
@@ -270,7 +271,7 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                         <b>{whole(queue.scheduled)}</b> scheduled
                       </span>
                       <span>
-                        <b>{whole(queue.inFlight)}</b> held by workers
+                        <b>{whole(queue.running)}</b> {queue.running === 1 ? "runs" : "run"}
                       </span>
                       {queue.perMinute !== undefined && (
                         <span>

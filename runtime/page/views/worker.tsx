@@ -1,6 +1,7 @@
 import type { JSX } from "preact"
 import type { RunningJob, WorkerView } from "../../cluster/directory.ts"
 import { useLoad } from "../load.ts"
+import { busyOf } from "../numbers.ts"
 import { Empty, Note, Panel, Part } from "../parts/basic.tsx"
 import { Meter } from "../parts/chart.tsx"
 import { Glyph } from "../parts/icon.tsx"
@@ -181,7 +182,7 @@ export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => 
                   </Note>
                 )}
                 <div class="two wide">
-                  <Panel title="Runs now" hint={`${whole(worker.running.length)} of ${whole(worker.concurrency)}`} hold>
+                  <Panel title="Runs now" hint={`${whole(busyOf(worker))} of ${whole(worker.concurrency)}`} hold>
                     <RunningTable jobs={(worker.jobs ?? []).map((job) => ({ job, worker: name }))} />
                   </Panel>
                   <Panel title="Serves">

@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { WorkerView } from "../../cluster/directory.ts"
 import { useLoad } from "../load.ts"
+import { busyOf } from "../numbers.ts"
 import { Empty, Panel, Part, Segments } from "../parts/basic.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { View } from "../parts/view.tsx"
@@ -33,15 +34,16 @@ const keyOfWorker = ({ name, startedAt }: WorkerView): string => `${startedAt} $
 const MAX_SLOTS = 64
 
 const Slots = ({ worker }: { readonly worker: WorkerView }): JSX.Element => {
-  const { concurrency, running, jobs = [] } = worker
-  const words = `${whole(running.length)} of ${whole(concurrency)} handlers run`
+  const { concurrency, jobs = [] } = worker
+  const busy = busyOf(worker)
+  const words = `${whole(busy)} of ${whole(concurrency)} handlers run`
   if (concurrency > MAX_SLOTS) return <span class="mid">{words}</span>
   return (
     <span class="slots" role="img" aria-label={words}>
       {Array.from({ length: concurrency }, (_, at) => {
         const job = jobs[at]
         const used = job === undefined ? undefined : usedOf(job)
-        return <i key={at} class={at >= running.length ? "" : used !== undefined && used >= NEAR ? "h" : "r"} />
+        return <i key={at} class={at >= busy ? "" : used !== undefined && used >= NEAR ? "h" : "r"} />
       })}
     </span>
   )
@@ -157,7 +159,7 @@ const longestOf = (workers: ReadonlyArray<WorkerView>): ReadonlyArray<OnWorker> 
 const Summary = ({ workers }: { readonly workers: ReadonlyArray<WorkerView> }): JSX.Element => {
   const alive = workers.filter(({ lost }) => lost === undefined)
   const lost = workers.filter(isLost)
-  const busy = alive.reduce((sum, { running }) => sum + running.length, 0)
+  const busy = alive.reduce((sum, worker) => sum + busyOf(worker), 0)
   const all = alive.reduce((sum, { concurrency }) => sum + concurrency, 0)
   const versions = Object.entries(Object.groupBy(alive, versionOf))
   return (

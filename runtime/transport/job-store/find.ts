@@ -10,7 +10,7 @@ import type { BatchedDriver } from "./batching.ts"
 import { indexOf } from "./codec.ts"
 import { hash } from "./hash.ts"
 import { NOTES, type Notes } from "./notes.ts"
-import { COUNTED, type Found, type JobCount, type RecordPage, type RecordQuery } from "./transport.ts"
+import { COUNTED, type Found, type JobCount, type QueueStates, type RecordPage, type RecordQuery } from "./transport.ts"
 import { type RunNote, viewOf } from "./view.ts"
 
 /** What is known of one job. Fails with {@link UnreadableRecord}, and for a record of a newer version with `unsupported`. */
@@ -104,7 +104,11 @@ export class Finder {
     return id ?? ""
   }
 
-  async count(query: Omit<RecordQuery, "limit" | "after">, stop?: number): Promise<JobCount> {
+  async count(
+    query: Omit<RecordQuery, "limit" | "after">,
+    stop?: number,
+    queueStates: () => Promise<ReadonlyArray<QueueStates>> = () => this.#queueStates(),
+  ): Promise<JobCount> {
     const max = stop ?? COUNTED
     const { states = STATES, queue, budget = Number.POSITIVE_INFINITY, signal, ...others } = query
     const end = performance.now() + budget
@@ -113,16 +117,16 @@ export class Finder {
     let total = 0
     // States that can only be counted by reading the jobs.
     let left: ReadonlyArray<State> = [...new Set(states)]
-    const inQueues = left.filter((state) => IN_QUEUE.has(state))
+    const inQueues = IN_QUEUE.filter((state) => left.includes(state))
     if (isByState && queues !== undefined && inQueues.length > 0) {
-      for (const depth of await queues.call(this.#driver)) {
-        if (queue !== undefined && depth.queue !== queue) continue
-        for (const state of inQueues) total += depth[IN_QUEUE.get(state) ?? "ready"]
+      for (const each of await queueStates()) {
+        if (queue !== undefined && each.queue !== queue) continue
+        for (const state of inQueues) total += each[state]
       }
-      left = left.filter((state) => !IN_QUEUE.has(state))
+      left = left.filter((state) => !isInQueue(state))
     }
     if (isByState && count !== undefined) {
-      const asked = left.filter((state) => !IN_QUEUE.has(state))
+      const asked = left.filter((state) => !isInQueue(state))
       const counts = await Promise.all(asked.map((state) => count.call(this.#driver, state, queue, stop)))
       for (const each of counts) total += each ?? 0
       left = left.filter((state) => counts[asked.indexOf(state)] === undefined)
@@ -130,7 +134,7 @@ export class Finder {
     if (total > (stop ?? Number.POSITIVE_INFINITY)) return { count: max, more: true }
     if (left.length === 0) return { count: total }
     // Jobs that wait or run can only be told apart by reading them, and so can reasons.
-    const isExact = others.reason === undefined && (states === STATES || left.every((state) => !IN_QUEUE.has(state)))
+    const isExact = others.reason === undefined && (states === STATES || !left.some(isInQueue))
     const wanted = states === STATES && left.length === STATES.length ? query : { ...query, states: left }
     let after: string | undefined
     let found = 0
@@ -143,6 +147,11 @@ export class Finder {
     } while (after !== undefined && found <= max && !isOver(end, signal))
     if (found > max) return { count: total + max, more: true }
     return after === undefined ? { count: total + found } : { count: total + found, more: true }
+  }
+
+  async #queueStates(): Promise<ReadonlyArray<QueueStates>> {
+    const depths = (await this.#driver.queues?.()) ?? []
+    return depths.map((depth) => ({ ...depth, queued: depth.ready, started: depth.held }))
   }
 
   async #bare(query: RecordQuery): Promise<FoundJobs> {
@@ -259,12 +268,9 @@ const readable = (view: () => JobRecord | undefined): JobRecord | undefined => {
   }
 }
 
-/** The number in a queue's depth that counts a state. */
-const IN_QUEUE: ReadonlyMap<State, "ready" | "scheduled" | "held"> = new Map([
-  ["queued", "ready"],
-  ["scheduled", "scheduled"],
-  ["started", "held"],
-])
+/** States in which the task of a job is in a queue. */
+const IN_QUEUE = ["queued", "scheduled", "started"] as const
+const isInQueue = (state: State): boolean => IN_QUEUE.some((each) => each === state)
 
 const queryOf = (query: RecordQuery, limit: number, budget: number, after: string): Query => {
   const { rootId, parentId, dead, reason, after: _after, budget: _budget, ...rest } = query

@@ -6,7 +6,7 @@ import type { JobPosting, Message, Undecodable } from "../../protocol/message.ts
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Delivery, Driver, Receipt, TakeRequest } from "../driver.ts"
 import type { TransportError } from "../errors.ts"
-import type { Query } from "../optional.ts"
+import type { Query, QueueDepth } from "../optional.ts"
 import type { Revision } from "../store.ts"
 
 // ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,10 +120,14 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
 
   /**
    * How many jobs match: up to `max`, or until the budget is over, and then with `more`. Where `max` is absent it is
-   * {@link COUNTED}, but for what the driver can count by state and queue without reading jobs: that is exact. What waits in a
-   * queue and what workers have taken is counted as {@link Driver.queues} tells it.
+   * {@link COUNTED}, but for what the driver can count by state and queue without reading jobs: that is exact. What is in a
+   * queue is counted as `states` tells it; by default as {@link Driver.queues} does, with all that workers have as started.
    */
-  count(query: Omit<RecordQuery, "limit" | "after">, max?: number): Promise<JobCount>
+  count(
+    query: Omit<RecordQuery, "limit" | "after">,
+    max?: number,
+    states?: () => Promise<ReadonlyArray<QueueStates>>,
+  ): Promise<JobCount>
 
   /**
    * Calls the listener with records as they change, of one job or of all, from when the promise resolves until the signal
@@ -283,6 +287,15 @@ export interface RecordQuery
 
 /** Most jobs that are read to count them. */
 export const COUNTED = 1_000
+
+/** The depth of a queue, by the states of the jobs. */
+export interface QueueStates extends QueueDepth {
+  /** Due, and no handler runs. */
+  readonly queued: number
+  readonly scheduled: number
+  /** A handler runs. */
+  readonly started: number
+}
 
 export interface JobCount {
   readonly count: number

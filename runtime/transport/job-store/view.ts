@@ -35,7 +35,7 @@ export const viewOf = (known: Known, note: RunNote | undefined, now: number): Jo
   const runs = note !== undefined && task.held !== false && isAbout(note, known.revision, before)
   const record = runs ? reportedRecord(note, known.revision, before) : before
   if (record === undefined) return waiting(task, message, now)
-  const waits = task.held !== true && (record.state === "queued" || record.state === "scheduled")
+  const waits = record.state === "queued" || record.state === "scheduled"
   return waits ? { ...record, state: waitingState(task, now), message } : { ...record, message }
 }
 

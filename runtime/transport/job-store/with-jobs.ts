@@ -77,7 +77,7 @@ export const withJobs = (driver: Driver, { lease }: Pick<ConnectOptions, "lease"
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
     list: guarded((query) => finder.query(query)),
-    count: guarded((query, max) => finder.count(query, max)),
+    count: guarded((query, max, states) => finder.count(query, max, states)),
     watch: guarded(({ id, ends, isNew }, listener, signal) =>
       ends && id !== undefined
         ? watchEnd({ driver, finder, ...(isNew && isOutside && { ownEnds }) }, id, listener, signal, closing.signal)

@@ -57,6 +57,8 @@ export class WorkerSnapshot {
   readonly #process = newWorkerProcess()
   /** Whether the worker consumes now. */
   isListening = false
+  /** How many tasks were given back with a delay, by queue; set by the worker. */
+  postponed: () => ReadonlyMap<string, number> = () => new Map()
   readonly #options: WorkerSnapshotOptions
   readonly #methods: ReadonlyArray<string>
   #stopAskedAt: string | undefined
@@ -94,6 +96,7 @@ export class WorkerSnapshot {
       concurrency: buffer.concurrency,
       state: this.#state(jobs.length > 0),
       running: jobs.map(({ id }) => id).slice(0, MAX_RUNNING),
+      ...workIn(buffer, this.postponed()),
       jobs: jobs.slice(0, MAX_RUNNING),
       inFlight: buffer.held.size,
       capacity: buffer.capacity,
@@ -131,6 +134,24 @@ export class WorkerSnapshot {
     if (this.#options.subscription.isSuspended) return "suspended"
     return this.isListening ? "idle" : "starting"
   }
+}
+
+/** How many handlers run, in all and by queue. */
+const workIn = (
+  { held }: DeliveryBuffer,
+  postponed: ReadonlyMap<string, number>,
+): Pick<WorkerDescription, "busy" | "byQueue"> => {
+  const byQueue = new Map([...postponed].map(([queue, count]) => [queue, { running: 0, acked: 0, postponed: count }]))
+  let busy = 0
+  for (const { run, phase, offQueue, delivery } of held.values()) {
+    if (run === undefined || phase !== "running") continue
+    busy++
+    const work = byQueue.get(delivery.queue) ?? { running: 0, acked: 0, postponed: 0 }
+    work.running++
+    if (offQueue) work.acked++
+    byQueue.set(delivery.queue, work)
+  }
+  return { busy, byQueue: Object.fromEntries(byQueue) }
 }
 
 export const jobsIn = ({ held }: DeliveryBuffer): WorkerJobs => {

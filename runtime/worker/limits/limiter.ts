@@ -9,6 +9,7 @@ import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Clock } from "../../async/clock.ts"
 import { isEffect, type MaybeEffect } from "../../async/maybe-effect.ts"
+import { HeldTasksReport } from "../../cluster/held-tasks.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { type Connection, keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
 import type { Connectivity } from "../../connection/connectivity.ts"
@@ -27,6 +28,7 @@ import { type BodyOptions, bodyRules, invalidInput, readInput } from "../run/han
 import { resolveTask } from "../run/unknown-tasks.ts"
 import { Limit, type LocalRate, mayStart, type Postponed } from "./limit.ts"
 import { type Holders, limitKey, Permits } from "./permits.ts"
+import type { Postponements } from "./postponements.ts"
 import { WaitingTasks } from "./waiting.ts"
 
 /** What was read of a task to ask its limits, and their answer. The input is not needed to see that the task is postponed. */
@@ -39,6 +41,8 @@ export interface Admission extends ReadDelivery {
 /** A task that is postponed. */
 export interface PostponedTask extends Postponed {
   readonly active: ActiveDelivery
+  /** Key of the limit that holds it up. */
+  readonly limit: string
 }
 
 /** The deliveries of a worker, as its limits use them. */
@@ -61,6 +65,7 @@ export interface LimiterOptions {
   readonly holders: Holders
   readonly buffer: Pick<DeliveryBuffer, "concurrency" | "pullMs" | "state">
   readonly deliveries: LimitedDeliveries
+  readonly postponements: Pick<Postponements, "byLimit">
   readonly isRevoked: (task: Task) => boolean
 }
 
@@ -71,6 +76,7 @@ const MAX_TICKED = 50
 
 export class Limiter {
   readonly #options: LimiterOptions
+  readonly #report: HeldTasksReport
   readonly #limits = new Map<string, Limit>()
   readonly #waiting: WaitingTasks<ActiveDelivery>
   /** What was read of each waiting task. */
@@ -88,13 +94,15 @@ export class Limiter {
 
   constructor(options: LimiterOptions) {
     this.#options = options
+    const { connection, log, holders } = options
+    this.#report = new HeldTasksReport(connection.store, log, holders.id, holders.lifeMs)
     this.#waiting = new WaitingTasks<ActiveDelivery>({
       capacity: () => limitCapacityOf(options.buffer.state),
       precedes,
     })
     const methods = options.pool.actors.flatMap((actor) => [...actor.methods.values()])
     this.#isDefined = methods.some(({ limit, rate }) => limit !== undefined || rate !== undefined)
-    options.holders.own.onWritten = (ageMs) => this.#entryWritten(ageMs)
+    holders.own.onWritten = (ageMs) => this.#entryWritten(ageMs)
   }
 
   /** Replaces the rate of a method on this worker; `null`: no rate. */
@@ -300,7 +308,8 @@ export class Limiter {
     clearTimeout(this.#alarm)
     this.#end.abort()
     const all = [...this.#limits.values()].flatMap(({ permits }) => permits ?? [])
-    await waitFor(Promise.all(all.map((permits) => permits.close())), CLOSE_MS)
+    const written = [this.#report.end(), ...all.map((permits) => permits.close())]
+    await waitFor(Promise.all(written), CLOSE_MS)
   }
 
   #localOf(name: string, { rate }: ErasedMethod): LocalRate | undefined {
@@ -366,6 +375,7 @@ export class Limiter {
       if (this.#isOver(active, task) && this.remove(active)) deliveries.stopWaiting(active)
     }
     if (!holders.isFresh && connectivity.connected) void holders.own.beat()
+    if (connectivity.connected) this.#report.report(() => this.#held())
     let ticked = 0
     for (const [key, limit] of [...this.#limits]) {
       const { permits } = limit
@@ -379,6 +389,14 @@ export class Limiter {
         this.#limits.set(key, limit)
       }
     }
+  }
+
+  /** How many tasks each limit holds up: those that wait here, and those that were postponed. */
+  #held(): ReadonlyMap<string, number> {
+    const { postponements, clock } = this.#options
+    const held = postponements.byLimit(clock.now())
+    for (const key of this.#waiting.keys) held.set(key, (held.get(key) ?? 0) + this.#waiting.tasksOf(key).length)
+    return held
   }
 }
 
@@ -401,5 +419,5 @@ const noteReturn = ({ delivery }: ActiveDelivery, { backlog }: Limit): void => {
 
 const postponed = (active: ActiveDelivery, limit: Limit, start: Postponed, now: number): PostponedTask => {
   limit.backlog.postponed(start.postponeUntil, now)
-  return { ...start, active }
+  return { ...start, active, limit: limit.key }
 }

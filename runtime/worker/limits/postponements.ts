@@ -31,6 +31,8 @@ export class Postponements {
   readonly #store: Store
   readonly #log: Log
   readonly #byId = new Map<string, Postponement>()
+  /** Keys of the limits that hold tasks up; they may show a tenant that the method hides. */
+  readonly #limits = new WeakMap<Postponement, string>()
   /** Latest return of a task whose postponement was forgotten for lack of space. */
   #forgottenUntil = 0
   /** New with each start, so that the notes of an earlier worker of the same name count as another worker's. */
@@ -61,8 +63,9 @@ export class Postponements {
   }
 
   /** Remembers a task that a limit held up: it is handed back without a write to its record. */
-  noteLimited(postponement: Postponement, delivery: Seen): void {
+  noteLimited(postponement: Postponement, delivery: Seen, limit: string): void {
     this.note(postponement)
+    this.#limits.set(postponement, limit)
     this.#writeNote(postponement)
     if (!delivery.fresh) return
     const [oldest] = this.#firsts.keys()
@@ -108,6 +111,25 @@ export class Postponements {
     if (id === undefined) return [...this.#byId.values()].slice(-max)
     const postponement = this.#byId.get(id)
     return postponement === undefined ? [] : [postponement]
+  }
+
+  /** How many tasks are away now, by queue; `now` in milliseconds since the epoch. */
+  byQueue(now: number): Map<string, number> {
+    return this.#countBy(now, ({ queue }) => queue)
+  }
+
+  /** How many tasks each limit holds up that are away now, by its key. */
+  byLimit(now: number): Map<string, number> {
+    return this.#countBy(now, (postponement) => this.#limits.get(postponement))
+  }
+
+  #countBy(now: number, keyOf: (postponement: Postponement) => string | undefined): Map<string, number> {
+    const counts = new Map<string, number>()
+    for (const postponement of this.#byId.values()) {
+      const key = postponement.until > now ? keyOf(postponement) : undefined
+      if (key !== undefined) counts.set(key, (counts.get(key) ?? 0) + 1)
+    }
+    return counts
   }
 
   /**

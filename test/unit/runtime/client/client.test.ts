@@ -162,7 +162,12 @@ describe("queues", () => {
     await client.submitMany([{ task: "a" }, { task: "a", delay: 3_600 }, { task: "a", queue: "other" }])
     await client.pause("other")
     const queues = [...(await client.queues())].sort((a, b) => a.name.localeCompare(b.name))
-    const waits = { inFlight: 0, oldest: expect.stringMatching(/^\d{4}-.*Z$/), oldestAge: expect.any(Number) }
+    const waits = {
+      running: 0,
+      inFlight: 0,
+      oldest: expect.stringMatching(/^\d{4}-.*Z$/),
+      oldestAge: expect.any(Number),
+    }
     expect(queues).toEqual([
       { name: "default", paused: false, depth: 1, scheduled: 1, ...waits },
       { name: "other", paused: true, depth: 1, scheduled: 0, ...waits },

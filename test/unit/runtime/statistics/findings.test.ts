@@ -13,6 +13,7 @@ const queue = (fields: Partial<QueueDetails> = {}): QueueDetails => ({
   paused: false,
   depth: 3,
   scheduled: 0,
+  running: 1,
   inFlight: 1,
   oldest: ago(0.1),
   oldestAge: 6,

@@ -20,7 +20,7 @@ const facts = (fields: Partial<QueueFacts> = {}): QueueFacts => ({
 })
 const of = (ready: number, fields: Partial<QueueFacts> = {}) =>
   queueDetails(
-    { name: "default", paused: fields.paused !== undefined, depth: ready, scheduled: 0, inFlight: 0 },
+    { name: "default", paused: fields.paused !== undefined, depth: ready, scheduled: 0, running: 0, inFlight: 0 },
     facts(fields),
   )
 

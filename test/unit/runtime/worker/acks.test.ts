@@ -82,8 +82,11 @@ const heard = () => {
   return { id, followUps: [{ task: "early.heard", id, immutable: true }] }
 }
 
-const tasksIn = async (client: Client) =>
-  (await client.queues()).reduce((sum, { depth, scheduled, inFlight }) => sum + depth + scheduled + inFlight, 0)
+const tasksIn = async ({ connection }: Client) =>
+  ((await connection.jobs.queues?.()) ?? []).reduce(
+    (sum, { ready, scheduled, held }) => sum + ready + scheduled + held,
+    0,
+  )
 
 onEveryBoard((newBoard) => {
   describe("acked early, a job", () => {

@@ -13,7 +13,9 @@ describe("cancel", () => {
     const record = await cancelJob(client.connection, id)
     expect(record).toMatchObject({ state: "cancelled", fence: "", keepMs: 60_000 })
     expect(record.timeline.at(-1)).not.toHaveProperty("reason")
-    expect(await client.queues()).toEqual([{ name: "default", depth: 0, scheduled: 0, inFlight: 0, paused: false }])
+    expect(await client.queues()).toEqual([
+      { name: "default", depth: 0, scheduled: 0, running: 0, inFlight: 0, paused: false },
+    ])
     expect((await stored(client, id)).message).toBeDefined()
     await expect(cancelJob(client.connection, id)).rejects.toMatchObject({ code: "already-terminal" })
   })

@@ -19,7 +19,9 @@ describe("forget", () => {
     const fields = { meta: { secret: 1 }, description: "secret", input: { secret: 1 } }
     const { id } = await client.submit("echo", fields)
     await deleteJob(client.connection, id)
-    expect(await client.queues()).toEqual([{ name: "default", depth: 0, scheduled: 0, inFlight: 0, paused: false }])
+    expect(await client.queues()).toEqual([
+      { name: "default", depth: 0, scheduled: 0, running: 0, inFlight: 0, paused: false },
+    ])
     expect(JSON.stringify(await stored(client, id))).not.toContain("secret")
     for (const decide of [cancelJob, rerunJob, deleteJob]) {
       await expect(decide(client.connection, id)).rejects.toMatchObject({ code: "gone" })
@@ -47,7 +49,7 @@ describe("forget", () => {
     // The task is acked after its record is stored.
     await expect
       .poll(() => client.queues(), { timeout: 20_000 })
-      .toEqual([{ name: "default", depth: 0, scheduled: 0, inFlight: 0, paused: false }])
+      .toEqual([{ name: "default", depth: 0, scheduled: 0, running: 0, inFlight: 0, paused: false }])
   })
 
   test("publishes also what follows an outcome that is stored while the job is deleted", async () => {

@@ -51,7 +51,9 @@ describe("run again", () => {
     await eventually(async () => (await client.connection.jobs.find(errback.id))?.record.state === "succeeded")
     await eventually(async () => (await stored(client, id)).state === "succeeded")
     expect(await stored(client, id)).not.toHaveProperty("followUps")
-    expect(await client.queues()).toEqual([{ name: "default", depth: 0, scheduled: 0, inFlight: 0, paused: false }])
+    expect(await client.queues()).toEqual([
+      { name: "default", depth: 0, scheduled: 0, running: 0, inFlight: 0, paused: false },
+    ])
   })
 
   test("by two at once is one run", async () => {

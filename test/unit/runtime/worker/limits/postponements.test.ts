@@ -7,6 +7,8 @@ import { Postponements } from "../../../../../runtime/worker/limits/postponement
 import { eventually } from "../../../../support/servers/process.ts"
 import { newStore } from "./stores.ts"
 
+const LIMIT = "limit/mail.send/ann"
+
 const ofWorker = (store: Store) => new Postponements(store, makeLog({ level: "none" }))
 
 const delivery = (deliveries: number, fresh: boolean, sequence = 7) => ({
@@ -25,16 +27,16 @@ const limited = (queue: string, until: number, id = "job"): Postponement => ({
 })
 
 const note = (postponements: Postponements, seen = delivery(2, false), until = Date.now() + 60_000) =>
-  postponements.noteLimited(limited("default", until), seen)
+  postponements.noteLimited(limited("default", until), seen, LIMIT)
 
 test("the latest note of other workers about the same queues counts, and a worker's own does not", async () => {
   const store = await newStore()
   const [own, first, second] = [ofWorker(store), ofWorker(store), ofWorker(store)]
   const now = Date.now()
-  own.noteLimited(limited("a", now + 90_000), delivery(2, false))
-  first.noteLimited(limited("a", now + 20_000), delivery(2, false))
-  second.noteLimited(limited("a", now + 40_000), delivery(2, false))
-  second.noteLimited(limited("b", now + 60_000), delivery(2, false))
+  own.noteLimited(limited("a", now + 90_000), delivery(2, false), LIMIT)
+  first.noteLimited(limited("a", now + 20_000), delivery(2, false), LIMIT)
+  second.noteLimited(limited("a", now + 40_000), delivery(2, false), LIMIT)
+  second.noteLimited(limited("b", now + 60_000), delivery(2, false), LIMIT)
   await eventually(async () => (await store.list({ prefix: "put-off/", limit: 10 })).length === 4)
   expect(await own.othersUntil(["a"])).toBe(now + 40_000 + LATE_MS)
   expect(await own.othersUntil(["a", "b"])).toBe(now + 60_000 + LATE_MS)
@@ -107,4 +109,18 @@ test("after a cancellation nothing is known", async () => {
   note(own, delivery(1, true))
   own.forgetFirsts()
   expect(own.markFresh(delivery(2, false)).fresh).toBe(false)
+})
+
+test("tasks that are away are counted by queue and by limit", async () => {
+  const own = ofWorker(await newStore())
+  own.noteLimited(limited("a", 20_000, "first"), delivery(2, false), LIMIT)
+  own.noteLimited(limited("a", 90_000, "second"), delivery(2, false), LIMIT)
+  own.note({ ...limited("b", 90_000, "third"), reason: "unknown-actor" })
+  expect([own.byQueue(10_000), own.byLimit(10_000)]).toEqual([
+    new Map(Object.entries({ a: 2, b: 1 })),
+    new Map([[LIMIT, 2]]),
+  ])
+  expect(own.byQueue(20_000)).toEqual(new Map(Object.entries({ a: 1, b: 1 })))
+  own.forget("second")
+  expect(own.byLimit(20_000)).toEqual(new Map())
 })
