@@ -9,6 +9,7 @@ import * as Exit from "effect/Exit"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import type { ActorDefinition, RestartPolicy } from "../../actor/actor.ts"
+import { acquire, type Resources } from "../../actor/resources.ts"
 import type { Log } from "../../log/log.ts"
 import { milliseconds } from "../../options/duration.ts"
 
@@ -20,12 +21,6 @@ export class ActorStartFailed extends Error {
 
 /** Condition of an actor. Only a `ready` actor runs tasks; the tasks of any other are given back. */
 export type Condition = "starting" | "ready" | "restarting" | "unhealthy"
-
-interface Started {
-  readonly use: unknown
-  readonly releases: ReadonlyArray<() => unknown>
-  readonly abort: AbortController
-}
 
 interface Policy {
   readonly max: number
@@ -102,8 +97,8 @@ export class ServedActor {
   /** One life of the actor: from its start to the report that a resource broke. */
   readonly #live = Effect.fnUntraced(function* (this: ServedActor, tried: Deferred.Deferred<void, ActorStartFailed>) {
     const broken = yield* Deferred.make<never, unknown>()
-    const started = yield* this.#acquire((cause) => Deferred.doneUnsafe(broken, Effect.fail(cause)))
-    this.#use = started.use
+    const { use } = yield* this.#acquire((cause) => Deferred.doneUnsafe(broken, Effect.fail(cause)))
+    this.#use = use
     this.#condition = "ready"
     yield* Deferred.succeed(tried, undefined)
     return yield* Deferred.await(broken)
@@ -137,31 +132,16 @@ export class ServedActor {
     return wait
   }
 
-  #acquire(onBroken: (cause: unknown) => void): Effect.Effect<Started, ActorStartFailed, Scope.Scope> {
+  #acquire(onBroken: (cause: unknown) => void): Effect.Effect<Resources, ActorStartFailed, Scope.Scope> {
     const { definition } = this
+    const abort = new AbortController()
     const start = Effect.tryPromise({
       try: async (signal) => {
-        const releases: Array<() => unknown> = []
-        const abort = new AbortController()
         signal.addEventListener("abort", () => abort.abort())
-        let use: unknown
-        try {
-          use = await definition.start?.({
-            actor: definition.name,
-            signal: abort.signal,
-            onStop: (release) => releases.push(release),
-            fail: onBroken,
-          })
-        } catch (cause) {
-          // Resources that the failed start had acquired are released, since each restart would acquire them again.
-          abort.abort()
-          await this.#runAll([...releases].reverse())
-          throw cause
-        }
-        const started: Started = { use, releases, abort }
+        const resources = await acquire(definition, this.#log, onBroken, abort)
         // The worker stopped during the start, so nothing else will release these resources.
-        if (signal.aborted) await this.#release(started, 0)
-        return started
+        if (signal.aborted) await this.#release(resources, abort, 0)
+        return resources
       },
       catch: (cause) =>
         new ActorStartFailed(
@@ -171,8 +151,10 @@ export class ServedActor {
     })
     return Effect.acquireRelease(
       start,
-      (started, exit) =>
-        Effect.promise(() => this.#release(started, Exit.hasInterrupts(exit) ? STOP_PATIENCE_MS : RESTART_PATIENCE_MS)),
+      (resources, exit) => {
+        const patienceMs = Exit.hasInterrupts(exit) ? STOP_PATIENCE_MS : RESTART_PATIENCE_MS
+        return Effect.promise(() => this.#release(resources, abort, patienceMs))
+      },
       // A stop does not wait for a start that may never end; the start's signal fires.
       { interruptible: true },
     )
@@ -182,8 +164,8 @@ export class ServedActor {
    * Releases the resources after the handlers that use them have ended. A handler that ignores its signal is waited for
    * `patienceMs` at most.
    */
-  async #release(started: Started, patienceMs: number): Promise<void> {
-    started.abort.abort()
+  async #release(resources: Resources, abort: AbortController, patienceMs: number): Promise<void> {
+    abort.abort()
     if (this.#active > 0) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, patienceMs)
@@ -193,18 +175,6 @@ export class ServedActor {
         }
       })
     }
-    const { stop } = this.definition
-    await this.#runAll([...(stop === undefined ? [] : [() => stop(started.use)]), ...[...started.releases].reverse()])
-  }
-
-  async #runAll(steps: ReadonlyArray<() => unknown>): Promise<void> {
-    for (const step of steps) {
-      // A resource that cannot be released must not keep the others from being released.
-      try {
-        await step()
-      } catch (cause) {
-        this.#log.error("did not stop cleanly", { cause: String(cause) })
-      }
-    }
+    await resources.release()
   }
 }

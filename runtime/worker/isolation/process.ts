@@ -7,7 +7,7 @@
 import { Worker as Thread } from "node:worker_threads"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { isActor } from "../../actor/actor.ts"
-import type { JobLog } from "../../actor/step.ts"
+import { acquire, type Resources } from "../../actor/resources.ts"
 import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { LogLevel } from "../../log/choices.ts"
@@ -29,39 +29,6 @@ const loadActor = async (module: string, name: string): Promise<ActorDefinition>
     throw new Error(`${module} exports no actor ${name}: export it from the file that its option \`module\` names`)
   }
   return found
-}
-
-/** The resources that the actor's `start` has acquired in this process. */
-interface Resources {
-  readonly use: unknown
-  /** Releases the resources in reverse order. Never rejects. */
-  release(): Promise<void>
-}
-
-/** Starts an actor. Fails with the error of its `start`. `onBroken` is called when a resource breaks later. */
-const acquire = async (actor: ActorDefinition, log: JobLog, onBroken: (cause: unknown) => void): Promise<Resources> => {
-  const releases: Array<() => unknown> = []
-  const abort = new AbortController()
-  const use = await actor.start?.({
-    actor: actor.name,
-    signal: abort.signal,
-    onStop: (release) => releases.push(release),
-    fail: onBroken,
-  })
-  return {
-    use,
-    release: async () => {
-      abort.abort()
-      for (const step of [() => actor.stop?.(use), ...[...releases].reverse()]) {
-        // A resource that cannot be released must not keep the others from being released.
-        try {
-          await step()
-        } catch (cause) {
-          log.error(`actor ${actor.name} did not stop cleanly`, { cause: String(cause) })
-        }
-      }
-    },
-  }
 }
 
 type Answer = Extract<ProcessRequest, { readonly kind: "answer" }>

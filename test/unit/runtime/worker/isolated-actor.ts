@@ -1,6 +1,8 @@
 /** Actors for the tests of isolation, in a file of their own: child processes load it. */
 import { spawn } from "node:child_process"
 import { appendFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { Effect, Schema } from "effect"
 // The import is not from "callboard", which would be half of the modules that a process loads.
 import { type Actor, actor } from "../../../../runtime/actor/actor.ts"
@@ -181,11 +183,15 @@ export const isolated = actor("isolated", {
   },
 })
 
+/** Where `broken` writes that it has released what its failed start had acquired, by the process id of the worker. */
+export const releasedIn = (worker: number): string => join(tmpdir(), `callboard-released-${worker}`)
+
 /** `start` fails in every process. */
 export const broken = actor("broken", {
   module: import.meta.url,
   isolation: "process",
-  start: () => {
+  start: ({ onStop }) => {
+    onStop(() => appendFileSync(releasedIn(process.ppid), "released\n"))
     throw new Error("no licence")
   },
   methods: { run: () => "never" },

@@ -1,5 +1,5 @@
 /** Handlers in processes of their own: their input, their outcome, and that they are really killed. */
-import { existsSync, readFileSync } from "node:fs"
+import { existsSync, readFileSync, rmSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import {
   type ActorDefinition,
@@ -25,7 +25,7 @@ import { ProcessPool } from "../../../../runtime/worker/isolation/process-pool.t
 import { JobContext } from "../../../../runtime/worker/run/job-context.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { eventually, isRunning, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
-import { broken, isolated, mixed } from "./isolated-actor.ts"
+import { broken, isolated, mixed, releasedIn } from "./isolated-actor.ts"
 
 const WAIT = { timeout: 60 } as const
 
@@ -415,9 +415,12 @@ describe("the processes", () => {
 
   test("an actor that does not start fails the attempt with its own words, and the worker goes on", async () => {
     const { client } = await start({ actors: [isolated, broken] })
+    const ledger = releasedIn(process.pid)
+    open.push(() => rmSync(ledger, { force: true }))
     expect(await (await client.submit("broken")).outcome(WAIT)).toMatchObject({
       error: { message: "no licence", reason: "actor-not-started" },
     })
+    expect(linesOf(ledger)).toEqual(["released"])
     expect(await result(client, "isolated.echo", { input: { a: 1 } })).toEqual({ a: 1 })
   })
 
