@@ -362,7 +362,8 @@ export class Client implements AsyncDisposable {
 
   /**
    * How many jobs match. A count by state and queue alone is exact, except for jobs that have succeeded. Those, and the
-   * jobs of any other filter, are counted up to `max` (defaults to 1,000): `more` says that there are more.
+   * jobs of any other filter, are counted up to `max` (defaults to 1,000): `more` says that there are more. Which of the tasks
+   * that workers have are `queued` and which are `started` is as of the workers' last heartbeats, at most two seconds ago.
    */
   async count(query: Omit<JobQuery, "limit" | "after"> = {}, max?: number): Promise<JobCount> {
     const { after: _after, limit: _limit, ...wanted } = recordQueryOf(query)
