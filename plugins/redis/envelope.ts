@@ -71,7 +71,7 @@ export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
   } catch {
     return undecodable("it is not JSON")
   }
-  if (!isMap(envelope)) return undecodable("it is not a map")
+  if (!isMap(envelope)) return undecodable("it is not a JSON object")
   const { properties, body, "content-type": type } = envelope
   // kombu needs neither of them.
   const [headers, encoding] = [envelope["headers"] ?? {}, envelope["content-encoding"] ?? "utf-8"]

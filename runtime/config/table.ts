@@ -377,14 +377,14 @@ export const TABLE = {
     },
   ),
   /**
-   * Keep-alive interval of the connection, which counts as lost after 1 to 1.5 intervals without a sign of life; 0: not
+   * Keep-alive interval of the connection, which counts as lost if nothing is received for 1 to 1.5 intervals; 0: not
    * monitored. Used with `nats:`; `sqlite:` and `memory:` have no connection. 1 second at least. Defaults to 20 seconds.
    */
   heartbeat: span(
     { min: 1_000, orZero: true },
     {
       for: "connect",
-      text: "Keep-alive interval of the connection, which counts as lost after 1 to 1.5 intervals without a sign of life; 0: not monitored. Used with `nats:`; `sqlite:` and `memory:` have no connection",
+      text: "Keep-alive interval of the connection, which counts as lost if nothing is received for 1 to 1.5 intervals; 0: not monitored. Used with `nats:`; `sqlite:` and `memory:` have no connection",
       default: seconds(DEFAULT_HEARTBEAT_MS),
       flag: "--heartbeat <duration>",
     },

@@ -57,11 +57,8 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["control add-consumer a*b", /queue: "a\*b" cannot be a name of a queue: use at most/],
     ["control time-limit works.echo soon", /hard: "soon" is not a duration/],
     ["control shutdown now", /control shutdown: takes no arguments/],
-    [
-      "inspect scheduled --workers w1",
-      /inspect scheduled: does not ask workers and takes neither --workers nor --timeout/,
-    ],
-    ["control revoke x --timeout 5s", /control revoke: does not ask workers and takes neither --workers nor --timeout/],
+    ["inspect scheduled --workers w1", /inspect scheduled does not query workers: remove --workers and --timeout/],
+    ["control revoke x --timeout 5s", /control revoke does not query workers: remove --workers and --timeout/],
     ["worker --transport nowhere", /is not a transport URL; try "sqlite:jobs.db"/],
     ["jobs --transport carrier-pigeon:coop", /no transport for carrier-pigeon: .* callboard-transport-carrier-pigeon/],
     ["dead redrive", /dead redrive: name jobs, or use --all/],

@@ -159,7 +159,10 @@ const DUPLICATE: Receipt = { status: "duplicate" }
 const receiptOf = (result: Published): Receipt => {
   if (result.status === "failed") return result
   if (result.status === "stored") return result.duplicate ? DUPLICATE : STORED
-  return { status: "failed", error: new TransportError("internal", "the server refused without a reason") }
+  return {
+    status: "failed",
+    error: new TransportError("internal", "the server rejected the message without giving a reason"),
+  }
 }
 
 /** Publish keys that a header can hold unescaped. */

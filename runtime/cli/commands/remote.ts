@@ -79,7 +79,7 @@ const askOptions = ({ workers, timeout }: Options) => ({
 /** Refuses options about workers for a command that asks no worker, instead of ignoring them. */
 const refuseWorkerOptions = (name: string, { workers, timeout }: Options): void => {
   if (workers === undefined && timeout === undefined) return
-  wrongUsage(`${name}: does not ask workers and takes neither --workers nor --timeout`)
+  wrongUsage(`${name} does not query workers: remove --workers and --timeout`)
 }
 
 /** The command that lists scheduled jobs. It asks the transport, since scheduled jobs wait there and not in a worker. */

@@ -40,7 +40,10 @@ const addFields = (command: Command): Command =>
     .option("--every <duration>", "interval; due now, and then after each interval")
     .option("--at <time>", "a single time: ISO 8601")
     .option("--catch-up <rule>", "due times that passed while no worker was running: skip, last or all (default: last)")
-    .option("--overlap <rule>", "while the previous job has not ended: allow, skip or queue (default: allow)")
+    .option(
+      "--overlap <rule>",
+      "what to do if the previous job is still running: allow, skip or queue (default: allow)",
+    )
     .option("--most <count>", "maximum number of waiting due times (default: 100)")
     .option("--jitter <duration>", "delay each due time by up to this much")
     .option("--queue <name>", "queue to wait in (default: the actor's)")

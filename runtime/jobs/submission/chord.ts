@@ -30,12 +30,12 @@ export const ChordField = Schema.Union([
       }),
     ),
     immutable: Schema.optionalKey(
-      Schema.Boolean.annotate({ description: "Do not pass the results before its own arguments" }),
+      Schema.Boolean.annotate({ description: "Do not prepend the results to its own arguments" }),
     ),
   }),
 ]).annotate({
   description:
-    "Members of a group, submitted with this task. The task starts once all have succeeded, and gets the list of their results before its own arguments",
+    "Members of a group, submitted with this task. The task starts once all have succeeded, and the list of their results is prepended to its arguments",
 })
 
 /** Where a task belongs: the chord that it is a member of, and the one whose body it is. */

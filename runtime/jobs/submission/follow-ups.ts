@@ -26,7 +26,7 @@ const fields = {
   priority: Schema.optionalKey(whole({ min: 0, max: 9 })),
   delay: Schema.optionalKey(Duration),
   immutable: Schema.optionalKey(
-    Schema.Boolean.annotate({ description: "Do not pass the result (or the error) before its own arguments" }),
+    Schema.Boolean.annotate({ description: "Do not prepend the result (or the error) to its own arguments" }),
   ),
   expires: Schema.optionalKey(
     Schema.Union([Schema.Finite, Schema.String]).annotate({

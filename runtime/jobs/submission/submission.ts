@@ -58,7 +58,9 @@ export const SubmissionFieldsSchema = Schema.Struct({
     RepeatField.annotate({ description: "Run it again after each success, as the next run of the same job" }),
   ),
   callbacks: Schema.optionalKey(
-    FollowUps.annotate({ description: "Submitted when it succeeds; each gets the result before its own arguments" }),
+    FollowUps.annotate({
+      description: "Submitted when the job succeeds; the result is prepended to the arguments of each callback",
+    }),
   ),
   errbacks: Schema.optionalKey(
     FollowUps.annotate({

@@ -97,7 +97,7 @@ export const Copy = ({ text, label }: { readonly text: () => string; readonly la
     }, 2000)
   }
   const said =
-    done.value === "yes" ? "Copied" : done.value === "no" ? "The browser does not allow this page to copy" : label
+    done.value === "yes" ? "Copied" : done.value === "no" ? "The browser blocked access to the clipboard" : label
   return <Button class="small quiet sq" icon={done.value === "yes" ? "check" : "copy"} label={said} onClick={copy} />
 }
 

@@ -154,7 +154,7 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<BulkPlan>; readonly acti
         {changed > 0 && (
           <div>
             <b>{whole(changed)}</b>
-            <span>changed since, not affected</span>
+            <span>changed in the meantime, skipped</span>
           </div>
         )}
         {matches.relation === "gte" && (

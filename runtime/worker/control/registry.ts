@@ -98,7 +98,7 @@ export class Registry {
       const { name, queues, lease = own.lease } = other
       if (name === own.name || lease === own.lease || isDead(other) || !queues.some((q) => own.queues.includes(q)))
         continue
-      const both = `has a lease of ${lease} s, this one of ${own.lease} s`
+      const both = `has a lease of ${lease} s, but this worker has one of ${own.lease} s`
       log.warn(`worker ${name} of the same queue ${both}: the longer lease applies to both; use the same lease`)
     }
   }

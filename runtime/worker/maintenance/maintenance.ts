@@ -66,7 +66,7 @@ export const maintain = (parts: MaintenanceParts): (() => void) => {
       const tell = reportUnreported(connection, (ended) =>
         external.report(ended, (tasks) => postMissing(connection, tasks)),
       )
-      await trying("the ends of tasks could not be reported to their submitters", tell)
+      await trying("the outcomes of tasks could not be reported to their submitters", tell)
     }
     const orphans = askTime().then((now) => republishOrphans(connection, now - ORPHANED_MS))
     await trying("lost tasks could not be posted again", orphans)

@@ -47,8 +47,8 @@ describe("the lease of a consumer", () => {
     await at("shorter", "6 seconds", ["q"])
     await eventually(() => warnings().length === 2, { message: "both workers are named" })
     expect(warnings().toSorted()).toEqual([
-      expect.stringMatching(/worker longer of the same queue has a lease of 30 s, this one of 6 s/),
-      expect.stringMatching(/worker same of the same queue has a lease of 30 s, this one of 6 s/),
+      expect.stringMatching(/worker longer of the same queue has a lease of 30 s, but this worker has one of 6 s/),
+      expect.stringMatching(/worker same of the same queue has a lease of 30 s, but this worker has one of 6 s/),
     ])
   })
 

@@ -417,13 +417,13 @@ describe("bad input", () => {
     const good = JSON.parse(celeryMessage("good"))
     const bad = [
       ["nonsense", "it is not JSON"],
-      ["[1]", "it is not a map"],
+      ["[1]", "it is not a JSON object"],
       [JSON.stringify({ ...good, headers: [1] }), "its headers are not a map"],
       [JSON.stringify({ ...good, properties: "no" }), "its properties are not a map"],
       [JSON.stringify({ ...good, "content-type": 5 }), "it has no content type"],
       [JSON.stringify({ ...good, body: { a: 1 } }), "its body is not text"],
       [JSON.stringify({ ...good, body: "%%%" }), "its body is not base64"],
-      [`${"[".repeat(2_000)}${"]".repeat(2_000)}`, "it is not a map"],
+      [`${"[".repeat(2_000)}${"]".repeat(2_000)}`, "it is not a JSON object"],
       [`{"headers": {}, "properties": {"delivery_tag": "\\ud800"}, "a": "\\ud83d"}`, "it has no content type"],
     ] as const
     for (const [text] of bad) await ask("LPUSH", "poison:q", text)
