@@ -29,6 +29,7 @@ export class IsolatedRun {
   readonly #order: Extract<ProcessRequest, { readonly kind: "run" }>
   readonly #abort = new AbortController()
   #isOver = false
+  /** The fiber of the handler, and then of what follows it. */
   #fiber: Fiber.Fiber<unknown, unknown> | undefined
   #softReason: DOMException | undefined
 
@@ -80,11 +81,12 @@ export class IsolatedRun {
 
     const { headers, meta } = given
     const signal = this.#abort.signal
+    let handler: Fiber.Fiber<unknown, unknown> | undefined
     const steps = {
       isOver: () => this.#isOver,
       isEffect: () => attempted.isEffect,
       leave: () => {
-        this.#fiber?.interruptUnsafe()
+        handler?.interruptUnsafe()
         // A promise that goes on keeps this run from ending, so the worker is told not to wait for it.
         void channel.ask({ run: request.run, object: "steps", method: "returned", args: "[]" }).catch(() => undefined)
       },
@@ -115,11 +117,14 @@ export class IsolatedRun {
       },
     }
     if (request.job.reverting) await job.useSteps().open()
-    this.#fiber = Effect.runFork(callHandler(attempted, input.success, job))
+    handler = Effect.runFork(callHandler(attempted, input.success, job))
+    this.#fiber = handler
     // The run may have been ended before its fiber was known.
-    if (this.#isOver) this.#fiber.interruptUnsafe()
-    const called = await Effect.runPromise(Fiber.await(this.#fiber))
-    const exit = await Effect.runPromiseExit(afterHandler(attempted, called, job))
+    if (this.#isOver) handler.interruptUnsafe()
+    const called = await Effect.runPromise(Fiber.await(handler))
+    // Of what follows, the hooks alone can be interrupted.
+    this.#fiber = Effect.runFork(Effect.uninterruptible(afterHandler(attempted, called, job)))
+    const exit = await Effect.runPromise(Fiber.await(this.#fiber))
     // A promise that is not awaited any more still runs. The process is free only when it has settled.
     await attempted.pending?.then(nothing, nothing)
     job.finish()

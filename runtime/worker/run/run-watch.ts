@@ -98,6 +98,8 @@ export class RunWatch {
   stop(): void {
     clearInterval(this.#timer)
     this.#timer = undefined
+    // A run that has not ended would keep the process alive until its limit.
+    for (const { run } of this.#watched()) run?.unlimited()
     this.#setDeadline(Number.POSITIVE_INFINITY)
   }
 

@@ -12,6 +12,12 @@ import { watchedSignal } from "../../../support/watched-signal.ts"
 
 const forever = () => new Promise<never>((_resolve) => setInterval(() => undefined, 60_000))
 
+const endless = (ledger: string) =>
+  Effect.sync(() => appendFileSync(ledger, "began\n")).pipe(
+    Effect.andThen(Effect.never),
+    Effect.ensuring(Effect.sync(() => appendFileSync(ledger, "finalized\n"))),
+  )
+
 export const isolated = actor("isolated", {
   module: import.meta.url,
   isolation: "process",
@@ -137,11 +143,11 @@ export const isolated = actor("isolated", {
     large: () => ({ n: 2n ** 70n, at: new Date(0) }),
     nothing: () => undefined,
     effect: () => Effect.sync(() => process.pid),
-    endless: ({ ledger }: { ledger: string }) =>
-      Effect.sync(() => appendFileSync(ledger, "began\n")).pipe(
-        Effect.andThen(Effect.never),
-        Effect.ensuring(Effect.sync(() => appendFileSync(ledger, "finalized\n"))),
-      ),
+    endless: ({ ledger }: { ledger: string }) => endless(ledger),
+    hooked: {
+      run: ({ ledger }: { ledger: string }) => ledger,
+      onSuccess: (ledger: string) => endless(ledger),
+    },
     steps: async ({ ledger }: { ledger: string }, { progress, log, signal }) => {
       for (let step = 1; step <= 50_000; step++) progress(step / 100_000, { step })
       log.info("halfway", { step: 50_000 })

@@ -315,18 +315,22 @@ describe("ending it from outside", () => {
     expect(linesOf(ledger)[1]).toBe("TimeoutError: it exceeded its soft time limit of 0.2 s")
   })
 
-  test("cancelling fires its signal, interrupts an Effect, and keeps the process", async () => {
+  test("cancelling fires its signal, interrupts an Effect of the handler or a hook, and keeps the process", async () => {
     const { client } = await start({ concurrency: 1 })
     const ledger = newLedger()
     const job = await client.submit("isolated.heed", { input: { ledger } })
     const pid = Number(await firstLine(ledger))
     await job.cancel()
     await eventually(() => linesOf(ledger)[1] === "AbortError: the job was cancelled", { message: "its signal fires" })
-    const finalizer = newLedger()
-    const endless = await client.submit("isolated.endless", { input: { ledger: finalizer } })
-    await firstLine(finalizer)
-    await endless.cancel()
-    await eventually(() => linesOf(finalizer)[1] === "finalized", { message: "the Effect is interrupted" })
+    for (const method of ["endless", "hooked"]) {
+      const finalizer = newLedger()
+      const endless = await client.submit(`isolated.${method}`, { input: { ledger: finalizer } })
+      await firstLine(finalizer)
+      await endless.cancel()
+      await eventually(() => linesOf(finalizer)[1] === "finalized", {
+        message: `the Effect of ${method} is interrupted`,
+      })
+    }
     expect(await result(client, "isolated.pid")).toBe(pid)
   })
 

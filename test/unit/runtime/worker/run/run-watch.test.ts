@@ -121,6 +121,15 @@ describe("limits", () => {
     expect(run.stop).toBe("timeout")
   })
 
+  test("are not waited for once the watch has stopped", async () => {
+    const { watch, run } = await start({ soft: 30_000 })
+    await vi.advanceTimersByTimeAsync(100)
+    expect(vi.getTimerCount()).toBe(2)
+    watch.stop()
+    expect(vi.getTimerCount()).toBe(0)
+    expect(run.stop).toBeUndefined()
+  })
+
   test("are told as they were given, whatever the clock says", async () => {
     const { run } = await start({ soft: 200, hard: 300, clock: { ...systemClock, monotonic: () => 1_000.1 } })
     run.warn()
