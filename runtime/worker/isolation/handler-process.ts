@@ -15,7 +15,7 @@ import { jsonForm, parseJson, renderJson } from "../../protocol/codec/json.ts"
 import { isObject } from "../../protocol/guards.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { type HandlerRun, JOB_LOGGER } from "../active-delivery.ts"
-import type { JobContext } from "../run/job-context.ts"
+import type { JobContext, WorkerPort } from "../run/job-context.ts"
 import { killGroup, killRest, processCommand } from "./child-process.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest, parseProcessMessage, sendOver } from "./messages.ts"
 import { exitOf, processDied, processNotStarted } from "./run-exit.ts"
@@ -31,7 +31,7 @@ const LAST_MESSAGES_MS = 200
 const CLOSED_MS = 1_000
 
 interface ActiveRun {
-  readonly job: JobContext
+  readonly job: JobContext<WorkerPort>
   /** Fires when the run is over, so that calls of the handler are not answered any more. */
   readonly over: AbortController
   begun: boolean
@@ -116,7 +116,7 @@ export class HandlerProcess {
    * Runs a handler. Only one may run at a time. Never fails: the exit says how the handler ended, or that the process
    * died. `undefined` when the process had ended before, or died before it called the handler.
    */
-  run(run: HandlerRun, input: unknown, job: JobContext): Promise<Exit.Exit<unknown, unknown> | undefined> {
+  run(run: HandlerRun, input: unknown, job: JobContext<WorkerPort>): Promise<Exit.Exit<unknown, unknown> | undefined> {
     if (this.#state !== "ready") return Promise.resolve(undefined)
     const payload = renderJson({ input, headers: job.headers, meta: job.meta })
     if (Result.isFailure(payload)) return Promise.resolve(Exit.fail(invalidInput(payload.failure.message)))
@@ -130,19 +130,11 @@ export class HandlerProcess {
       this.#send({
         kind: "run",
         run: this.#runs,
-        method: run.method.name,
         job: {
-          id: job.id,
-          attempt: job.attempt,
-          run: job.run,
-          retries: job.retries,
-          queue: job.queue,
+          ...job.port.facts,
           deadline: job.deadline,
-          ...(job.parentId === undefined ? {} : { parentId: job.parentId }),
-          ...(job.rootId === undefined ? {} : { rootId: job.rootId }),
-          ...(job.after.length === 0 ? {} : { after: job.after }),
           ...(run.handsOn ? { handsOn: true } : {}),
-          ...(job.hasSession && job.session.isEnding ? { reverting: true } : {}),
+          ...(job.port.hasSteps && job.port.steps.isEnding ? { reverting: true } : {}),
         },
         ...(run.trace === undefined ? {} : { trace: run.trace.context }),
         payload: payload.success,

@@ -16,11 +16,11 @@ import { parseJson } from "../../protocol/codec/json.ts"
 import { isMap } from "../../protocol/guards.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { StepCall } from "../../steps/calls.ts"
 import type { Trace } from "../../tracing/context.ts"
-import { invokeNow, validate } from "../run/call.ts"
+import { validate } from "../run/call.ts"
 import { type AttemptedRun, afterHandler, callHandler } from "../run/handler.ts"
-import { IsolatedJob, type WorkerChannel } from "./isolated-job.ts"
+import { JobContext, type JobPort } from "../run/job-context.ts"
+import { ChannelPort, type WorkerChannel } from "./channel-port.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
 type Ended = Extract<ProcessMessage, { readonly kind: "succeeded" | "failed" }>
@@ -63,9 +63,9 @@ export class IsolatedRun {
 
   async #perform(actor: ActorDefinition, use: unknown, channel: WorkerChannel): Promise<Ended> {
     const request = this.#order
-    const method = actor.methods.get(request.method)
+    const method = actor.methods.get(request.job.method)
     if (method === undefined) {
-      const message = `${actor.module} exports actor ${actor.name}, but without method ${request.method}`
+      const message = `${actor.module} exports actor ${actor.name}, but without method ${request.job.method}`
       return this.#failed("final", { name: "NotRegistered", message, reason: "unknown-actor" })
     }
     const given = payloadOf(request.payload)
@@ -79,43 +79,25 @@ export class IsolatedRun {
         : await Effect.runPromise(validate(method.input, given.input))
     if (Result.isFailure(input)) return this.#failed("final", invalid("InvalidInput", "invalid-input", input.failure))
 
-    const { headers, meta } = given
-    const signal = this.#abort.signal
     let handler: Fiber.Fiber<unknown, unknown> | undefined
-    const steps = {
-      isOver: () => this.#isOver,
-      isEffect: () => attempted.isEffect,
-      leave: () => {
-        handler?.interruptUnsafe()
-        // A promise that goes on keeps this run from ending, so the worker is told not to wait for it.
-        void channel.ask({ run: request.run, object: "steps", method: "returned", args: "[]" }).catch(() => undefined)
-      },
-      invoke: (call: StepCall, work: () => unknown) => {
-        call.trace = attempted.trace
-        return invokeNow(call, job, work)
-      },
-    }
-    const job: IsolatedJob = new IsolatedJob({
-      request,
-      actor: actor.name,
-      use,
-      headers,
-      meta,
-      signal,
-      channel,
-      attempt: steps,
-    })
     const isOver = () => this.#isOver
-    const attempted: AttemptedRun = {
+    const attempted: AttemptedRun & JobPort["attempt"] = {
       method,
       trace: await traceOf(request),
       pending: undefined,
       isEffect: false,
       handsOn: request.job.handsOn === true,
+      signal: this.#abort.signal,
       get isOver() {
         return isOver()
       },
+      leave: () => {
+        handler?.interruptUnsafe()
+        // A promise that goes on keeps this run from ending, so the worker is told not to wait for it.
+        void channel.ask({ run: request.run, object: "steps", method: "returned", args: "[]" }).catch(() => undefined)
+      },
     }
+    const job = new JobContext(new ChannelPort(request, given, attempted, channel), actor.name, use)
     if (request.job.reverting) await job.useSteps().open()
     handler = Effect.runFork(callHandler(attempted, input.success, job))
     this.#fiber = handler
@@ -127,7 +109,7 @@ export class IsolatedRun {
     const exit = await Effect.runPromise(Fiber.await(this.#fiber))
     // A promise that is not awaited any more still runs. The process is free only when it has settled.
     await attempted.pending?.then(nothing, nothing)
-    job.finish()
+    job.port.finish()
     if (Exit.isFailure(exit)) return this.#thrown(readable(Cause.squash(exit.cause)))
     if (exit.value === undefined) return { kind: "succeeded", run: request.run }
     const value = JSON.stringify(exit.value)

@@ -46,9 +46,9 @@ const ProcessRequestSchema = Schema.Union([
   Schema.Struct({
     kind: Schema.Literal("run"),
     run: RunNumber,
-    method: Schema.String,
     job: Schema.Struct({
       id: Schema.String,
+      method: Schema.String,
       attempt: Schema.Int,
       run: Schema.Int,
       retries: Schema.Int,
@@ -57,7 +57,7 @@ const ProcessRequestSchema = Schema.Union([
       deadline: Schema.Finite,
       parentId: Schema.optionalKey(Schema.String),
       rootId: Schema.optionalKey(Schema.String),
-      after: Schema.optionalKey(Schema.Array(Schema.String)),
+      after: Schema.Array(Schema.String),
       /** Set where the job's steps are only reverted. */
       reverting: Schema.optionalKey(Schema.Literal(true)),
       /** Whether other tasks get its result. */

@@ -10,7 +10,7 @@ import type { Log } from "../../log/log.ts"
 import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
 import type { HandlerRun } from "../active-delivery.ts"
 import { ActorStartFailed } from "../actors/served-actor.ts"
-import type { JobContext } from "../run/job-context.ts"
+import type { JobContext, WorkerPort } from "../run/job-context.ts"
 import { HandlerProcess } from "./handler-process.ts"
 import { processNotStarted } from "./run-exit.ts"
 
@@ -80,7 +80,7 @@ export class ProcessPool {
     actor: ActorDefinition,
     run: HandlerRun,
     input: unknown,
-    job: JobContext,
+    job: JobContext<WorkerPort>,
   ): Effect.fn.Return<unknown, unknown> {
     for (let tried = 0; tried < MAX_TRIES; tried++) {
       run.hold()
@@ -127,7 +127,7 @@ export class ProcessPool {
     process: HandlerProcess,
     run: HandlerRun,
     input: unknown,
-    job: JobContext,
+    job: JobContext<WorkerPort>,
   ): Effect.Effect<Exit.Exit<unknown, unknown> | undefined> {
     return Effect.callback((resume) => {
       const { signal } = run

@@ -12,7 +12,7 @@ import { parseJson } from "../../protocol/codec/json.ts"
 import type { StepPort } from "../../steps/calls.ts"
 import type { StepEntry } from "../../steps/page.ts"
 import { TransportError } from "../../transport/errors.ts"
-import type { JobContext } from "../run/job-context.ts"
+import type { JobContext, WorkerPort } from "../run/job-context.ts"
 import type { ProcessMessage, ProcessRequest } from "./messages.ts"
 
 type WorkerCall = Extract<ProcessMessage, { readonly kind: "ask" }>
@@ -20,7 +20,7 @@ type CallFailure = NonNullable<Extract<ProcessRequest, { readonly kind: "answer"
 
 /** The run that makes the calls. */
 interface Caller {
-  readonly job: JobContext
+  readonly job: JobContext<WorkerPort>
   readonly client: Client
   readonly signal: AbortSignal
 }
@@ -51,15 +51,15 @@ const HANDLES: Methods = Object.fromEntries(
 
 /** See `StepPort`. The child writes the entries, and reads them again. */
 const STEPS: Methods<Exclude<keyof StepPort, "doubt"> | "returned"> = {
-  open: async ({ job: { session } }) => {
-    const { entries, bytes } = await session.open()
-    await session.doubt()
+  open: async ({ job: { port } }) => {
+    const { entries, bytes } = await port.steps.open()
+    await port.steps.doubt()
     return { entries, bytes }
   },
-  note: async ({ job: { session } }, entry) => {
+  note: async ({ job: { port } }, entry) => {
     try {
-      const bytes = await session.note(entry as StepEntry)
-      await session.doubt()
+      const bytes = await port.steps.note(entry as StepEntry)
+      await port.steps.doubt()
       return bytes
     } catch (cause) {
       if (cause instanceof TransportError && cause.reason === "too-large")
@@ -67,13 +67,13 @@ const STEPS: Methods<Exclude<keyof StepPort, "doubt"> | "returned"> = {
       throw cause
     }
   },
-  value: ({ job: { session } }, name) => session.value(String(name)),
-  markReverts: ({ job: { session } }) => session.markReverts(),
-  checkCancelled: ({ job: { session } }) => session.checkCancelled(),
-  returned: ({ job: { session } }) => session.returned(),
-  began: ({ job: { session } }, name, state) =>
-    session.began(String(name), state === "reverting" ? "reverting" : "started"),
-  finished: ({ job: { session } }) => session.finished(),
+  value: ({ job: { port } }, name) => port.steps.value(String(name)),
+  markReverts: ({ job: { port } }) => port.steps.markReverts(),
+  checkCancelled: ({ job: { port } }) => port.steps.checkCancelled(),
+  returned: ({ job: { port } }) => port.steps.returned(),
+  began: ({ job: { port } }, name, state) =>
+    port.steps.began(String(name), state === "reverting" ? "reverting" : "started"),
+  finished: ({ job: { port } }) => port.steps.finished(),
 }
 
 /** What a handler may call. Entries of steps stay as they are written: their values are in the form in which they are stored. */

@@ -1,4 +1,4 @@
-/** The {@link Job} that an inline handler gets: a view of its run, made once per attempt. */
+/** The {@link Job} that a handler gets, and its port where the handler runs in the worker. */
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import { type Job, type JobState, Retry } from "../../actor/job.ts"
 import type { JobLog, Steps } from "../../actor/step.ts"
@@ -14,95 +14,108 @@ import type { Log } from "../../log/log.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { cut } from "../../protocol/text.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
+import type { StepPort } from "../../steps/calls.ts"
 import { StepEngine } from "../../steps/engine.ts"
-import { type HandlerRun, JOB_LOGGER, jobFields } from "../active-delivery.ts"
+import { type ActiveDelivery, type HandlerRun, JOB_LOGGER, jobFields } from "../active-delivery.ts"
 import { invokeNow, isInHookOf } from "./call.ts"
 import type { StepSession } from "./step-session.ts"
 
-/** Services of the worker that a handler reaches through its job. */
-export interface JobServices {
-  readonly client: Client
-  readonly events: EventSender
-  readonly log: Log
+type Meta = Readonly<Record<string, unknown>>
+
+/** What does not change during an attempt. */
+export interface JobFacts {
+  readonly id: string
+  readonly attempt: number
+  readonly run: number
+  readonly retries: number
+  readonly method: string
+  readonly queue: string
+  readonly parentId?: string
+  readonly rootId?: string
+  readonly after: ReadonlyArray<string>
+}
+
+/** What a job needs of the worker, or of the process of an isolated handler. What its calls are given has been checked. */
+export interface JobPort {
+  readonly facts: JobFacts
+  readonly attempt: Pick<HandlerRun, "isOver" | "isEffect" | "trace" | "signal" | "leave">
+  readonly deadline: number
+  readonly headers: Headers
+  readonly meta: Meta
+  readonly log: JobLog
+  readonly steps: StepPort
+  /** `detail`: as JSON text. */
+  progress(fraction: number, detail: string | undefined): void
+  /** `changed`: the meta data with the patch. */
+  patchMeta(patch: Meta, changed: Meta): void
+  event(type: string, fields: OwnEventFields): void
+  submit(task: string, fields: SubmissionFields): Promise<JobHandle>
+  job<R>(id: string): JobHandle<R>
+  parent(id: string): Promise<JobView | undefined>
 }
 
 /** Fields that every event of a handler carries about its job, and that a handler cannot set. */
-export const JOB_FIELDS = ["uuid"]
+const JOB_FIELDS = ["uuid"]
 
-export class JobContext implements Job<unknown> {
+export class JobContext<Port extends JobPort = JobPort> implements Job<unknown> {
   readonly actorName: string
   readonly use: unknown
   state: JobState = "started"
   hasReturned = false
   /** The durable steps of the job, once it has begun one, or where its steps are to be reverted. */
   steps: StepEngine | undefined
-  readonly #run: HandlerRun
-  readonly #worker: JobServices
-  #jobLog: JobLog | undefined
-  readonly #makeSession: () => StepSession
-  #session: StepSession | undefined
+  readonly #port: Port
 
-  constructor(run: HandlerRun, actor: string, use: unknown, worker: JobServices, makeSession: () => StepSession) {
-    this.#makeSession = makeSession
-    this.#run = run
+  constructor(port: Port, actor: string, use: unknown) {
+    this.#port = port
     this.actorName = actor
     this.use = use
-    this.#worker = worker
   }
 
+  get port(): Port {
+    return this.#port
+  }
   get id(): string {
-    return this.#run.posting.id
+    return this.#port.facts.id
   }
   get attempt(): number {
-    return this.#run.record.attempt
+    return this.#port.facts.attempt
   }
   get run(): number {
-    return this.#run.posting.run
+    return this.#port.facts.run
   }
   get retries(): number {
-    return this.#run.posting.retries
+    return this.#port.facts.retries
   }
   get method(): string {
-    return this.#run.method.name
+    return this.#port.facts.method
   }
   get queue(): string {
-    return this.#run.posting.queue
+    return this.#port.facts.queue
   }
   get parentId(): string | undefined {
-    return this.#run.task.parentId ?? undefined
+    return this.#port.facts.parentId
   }
   get rootId(): string | undefined {
-    return this.#run.task.rootId ?? undefined
+    return this.#port.facts.rootId
   }
   get after(): ReadonlyArray<string> {
-    return this.#run.task.own.after?.ids ?? []
+    return this.#port.facts.after
   }
   get signal(): AbortSignal {
-    return this.#run.signal
+    return this.#port.attempt.signal
   }
   get deadline(): number {
-    return this.#run.startedAt + this.#run.hardMs
+    return this.#port.deadline
   }
   get headers(): Headers {
-    return this.#run.posting.message.headers
+    return this.#port.headers
   }
-  get meta(): Readonly<Record<string, unknown>> {
-    return this.#run.record.meta ?? {}
+  get meta(): Meta {
+    return this.#port.meta
   }
-
   get log(): JobLog {
-    this.#jobLog ??= this.#worker.log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.#run.method) })
-    return this.#jobLog
-  }
-
-  /** The worker's side of its durable steps. Most jobs have none: it is made once it is asked for. */
-  get session(): StepSession {
-    this.#session ??= this.#makeSession()
-    this.#run.steps = this.#session
-    return this.#session
-  }
-  get hasSession(): boolean {
-    return this.#session !== undefined
+    return this.#port.log
   }
   get step(): Steps["step"] {
     return this.useSteps().step
@@ -112,22 +125,22 @@ export class JobContext implements Job<unknown> {
   }
 
   useSteps(): StepEngine {
-    const run = this.#run
+    const { attempt } = this.#port
     this.steps ??= new StepEngine({
       id: this.id,
       run: this.run,
       retries: this.retries,
-      port: this.session,
+      port: this.#port.steps,
       log: () => this.log,
       progress: this.progress,
-      signal: () => run.signal,
-      isOver: () => run.isOver,
+      signal: () => attempt.signal,
+      isOver: () => attempt.isOver,
       invoke: (call, work) => {
-        call.trace = run.trace
+        call.trace = attempt.trace
         return invokeNow(call, this, work)
       },
-      leave: () => run.leave(),
-      isEffect: () => run.isEffect,
+      leave: () => attempt.leave(),
+      isEffect: () => attempt.isEffect,
       hasReturned: this.hasReturned,
       isInHook: () => isInHookOf(this),
     })
@@ -137,60 +150,129 @@ export class JobContext implements Job<unknown> {
   // Handlers destructure their job (`async (input, { progress }) => …`), so what they call is bound. It is bound when it is
   // asked for, because most handlers use none of it.
   get progress(): Job["progress"] {
-    return this.#progress.bind(this)
+    return (fraction, detail) =>
+      this.#port.progress(fractionOf(fraction), detail === undefined ? undefined : progressDetail(detail))
   }
   get patchMeta(): Job["patchMeta"] {
-    return this.#patchMeta.bind(this)
+    return (patch) => this.#port.patchMeta(patch, changedMeta(this.meta, patch, this.id))
   }
   get event(): Job["event"] {
-    return this.#event.bind(this)
+    return (type, fields = {}) => {
+      checkOwnEvent(type, fields, JOB_FIELDS)
+      this.#port.event(type, fields)
+    }
   }
   get submit(): Job["submit"] {
-    return this.#submit.bind(this)
+    return (task, fields = {}) => this.#port.submit(task, fields)
   }
   get actor(): Job["actor"] {
     return <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
   }
   get job(): Job["job"] {
-    return <R = unknown>(id: string): JobHandle<R> => this.#worker.client.job<R>(id)
+    return <R = unknown>(id: string): JobHandle<R> => this.#port.job<R>(id)
   }
   get parent(): Job["parent"] {
-    return this.#parent.bind(this)
+    return async () => (this.parentId === undefined ? undefined : this.#port.parent(this.parentId))
   }
   get retry(): Job["retry"] {
     return retry
   }
+}
 
-  #progress(fraction: number, detail?: unknown): void {
-    const clamped = fractionOf(fraction)
-    const json: unknown = detail === undefined ? undefined : JSON.parse(progressDetail(detail))
-    this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
+/** Services of the worker that a handler reaches through its job. */
+export interface JobServices {
+  readonly client: Client
+  readonly events: EventSender
+  readonly log: Log
+  /** Makes the worker's side of a job's durable steps. */
+  readonly stepsOf: (active: ActiveDelivery, run: HandlerRun) => StepSession
+}
+
+const factsOf = ({ posting, record, task, method }: HandlerRun): JobFacts => ({
+  id: posting.id,
+  attempt: record.attempt,
+  run: posting.run,
+  retries: posting.retries,
+  method: method.name,
+  queue: posting.queue,
+  ...(task.parentId === null ? {} : { parentId: task.parentId }),
+  ...(task.rootId === null ? {} : { rootId: task.rootId }),
+  after: task.own.after?.ids ?? [],
+})
+
+/** The port of a job in the worker, which has its run and the transport. */
+export class WorkerPort implements JobPort {
+  readonly attempt: HandlerRun
+  readonly #active: ActiveDelivery
+  readonly #worker: JobServices
+  #facts: JobFacts | undefined
+  #log: JobLog | undefined
+  #session: StepSession | undefined
+
+  constructor(active: ActiveDelivery, run: HandlerRun, worker: JobServices) {
+    this.attempt = run
+    this.#active = active
+    this.#worker = worker
   }
 
-  #patchMeta(patch: Readonly<Record<string, unknown>>): void {
-    const { record } = this.#run
-    this.#run.record = { ...record, meta: changedMeta(this.meta, patch, this.id) }
-    this.#run.metaChanges++
+  get facts(): JobFacts {
+    this.#facts ??= factsOf(this.attempt)
+    return this.#facts
+  }
+  get deadline(): number {
+    return this.attempt.startedAt + this.attempt.hardMs
+  }
+  get headers(): Headers {
+    return this.attempt.posting.message.headers
+  }
+  get meta(): Meta {
+    return this.attempt.record.meta ?? {}
+  }
+  get log(): JobLog {
+    const { record, method } = this.attempt
+    this.#log ??= this.#worker.log.with({ logger: JOB_LOGGER, ...jobFields(record, method) })
+    return this.#log
   }
 
-  #event(type: string, fields: OwnEventFields = {}): void {
-    checkOwnEvent(type, fields, JOB_FIELDS)
-    this.#worker.events.emit(type, { ...fields, uuid: this.id })
+  /** The worker's side of its durable steps. Most jobs have none: it is made once it is asked for. */
+  get steps(): StepSession {
+    this.#session ??= this.#worker.stepsOf(this.#active, this.attempt)
+    this.attempt.steps = this.#session
+    return this.#session
+  }
+  get hasSteps(): boolean {
+    return this.#session !== undefined
   }
 
-  #submit(task: string, fields: SubmissionFields = {}): Promise<JobHandle> {
-    const { task: parent, trace } = this.#run
+  progress(fraction: number, detail: string | undefined): void {
+    const json: unknown = detail === undefined ? undefined : JSON.parse(detail)
+    this.attempt.progress = { fraction, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
+  }
+
+  patchMeta(_patch: Meta, meta: Meta): void {
+    this.attempt.record = { ...this.attempt.record, meta }
+    this.attempt.metaChanges++
+  }
+
+  event(type: string, fields: OwnEventFields): void {
+    this.#worker.events.emit(type, { ...fields, uuid: this.attempt.posting.id })
+  }
+
+  submit(task: string, fields: SubmissionFields): Promise<JobHandle> {
+    const { task: parent, trace, posting } = this.attempt
     return this.#worker.client.submit(task, fields, {
-      parent: { id: this.id, rootId: parent.rootId ?? this.id },
+      parent: { id: posting.id, rootId: parent.rootId ?? posting.id },
       ...(trace?.context ?? traceContextOf(parent)),
     })
   }
 
-  async #parent(): Promise<JobView | undefined> {
-    const { parentId } = this
-    if (parentId === undefined) return undefined
+  job<R>(id: string): JobHandle<R> {
+    return this.#worker.client.job<R>(id)
+  }
+
+  async parent(id: string): Promise<JobView | undefined> {
     try {
-      const { record } = await findRecord(this.#worker.client.connection, parentId)
+      const { record } = await findRecord(this.#worker.client.connection, id)
       return record.tombstone ? undefined : jobView(record)
     } catch (cause) {
       if (cause instanceof CallboardError && cause.code === "not-found") return undefined
@@ -202,7 +284,7 @@ export class JobContext implements Job<unknown> {
 const retry: Job["retry"] = (options = {}) => new Retry(options)
 
 /** Clamps a progress to 0–1. Throws a `CallboardError` for what is not a finite number. */
-export const fractionOf = (fraction: number): number => {
+const fractionOf = (fraction: number): number => {
   if (!Number.isFinite(fraction)) {
     throw new CallboardError("invalid-input", "progress must be a number from 0 to 1", { field: "fraction" })
   }
@@ -217,7 +299,7 @@ const SHOWN = 1_024
  * The detail of a progress report as JSON text. It is serialised at once, so that later changes of the value do not
  * count. A detail that is too long is cut and says so, because its size must not fail the job.
  */
-export const progressDetail = (detail: unknown): string => {
+const progressDetail = (detail: unknown): string => {
   const text = JSON.stringify(detail) ?? "null"
   return text.length <= MAX_PROGRESS_DETAIL
     ? text

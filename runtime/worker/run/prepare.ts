@@ -32,12 +32,12 @@ import {
 } from "./claim.ts"
 import type { OutcomeDecider } from "./decide.ts"
 import { bodyRules, embedOf, readInput } from "./handler-input.ts"
-import { JobContext, type JobServices } from "./job-context.ts"
+import { JobContext, type JobServices, WorkerPort } from "./job-context.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 import { idleClaims, type StepServices, StepSession } from "./step-session.ts"
 import { resolveTask, UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
-export interface PreparationOptions extends JobServices, StepServices, UnknownTasksOptions {
+export interface PreparationOptions extends Omit<JobServices, "stepsOf">, StepServices, UnknownTasksOptions {
   readonly pool: ActorPool
   readonly clock: Clock
   readonly claims: Batcher<Claim, ClaimAnswer>
@@ -70,9 +70,9 @@ export class PreparedTask {
   readonly run: HandlerRun
   readonly input: unknown
   readonly actor: ServedActor
-  readonly job: JobContext
+  readonly job: JobContext<WorkerPort>
 
-  constructor(run: HandlerRun, input: unknown, actor: ServedActor, job: JobContext) {
+  constructor(run: HandlerRun, input: unknown, actor: ServedActor, job: JobContext<WorkerPort>) {
     this.run = run
     this.input = input
     this.actor = actor
@@ -105,6 +105,7 @@ interface Candidate {
 
 export class Preparation {
   readonly #options: PreparationOptions
+  readonly #services: JobServices
   readonly #settings: MethodSettingsCache
   readonly #outcomes: OutcomeDecider
   readonly #unknown: UnknownTasks
@@ -116,6 +117,12 @@ export class Preparation {
 
   constructor(options: PreparationOptions, settings: MethodSettingsCache, outcomes: OutcomeDecider) {
     this.#options = options
+    this.#services = {
+      client: options.client,
+      events: options.events,
+      log: options.log,
+      stepsOf: (active, run) => new StepSession(active, run, options),
+    }
     this.#settings = settings
     this.#outcomes = outcomes
     this.#unknown = new UnknownTasks(options, outcomes)
@@ -397,13 +404,7 @@ export class Preparation {
       clock: options.clock,
       delivery: active,
     })
-    const job = new JobContext(
-      run,
-      actor.definition.name,
-      actor.use,
-      options,
-      () => new StepSession(active, run, options),
-    )
+    const job = new JobContext(new WorkerPort(active, run, this.#services), actor.definition.name, actor.use)
     return new PreparedTask(run, input, actor, job)
   }
 }

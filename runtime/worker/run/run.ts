@@ -22,7 +22,7 @@ import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./clai
 import type { OutcomeDecider } from "./decide.ts"
 import type { EarlyAcks } from "./early-acks.ts"
 import { afterHandler, callHandler, runStoppedHook } from "./handler.ts"
-import type { JobContext } from "./job-context.ts"
+import type { JobContext, WorkerPort } from "./job-context.ts"
 import { type Preparation, PreparedTask, type Ready } from "./prepare.ts"
 import type { DeliveryEnder } from "./settle.ts"
 import type { SettlementStore } from "./settlement-store.ts"
@@ -42,7 +42,12 @@ export interface RunParts {
 
 /** The processes of isolated handlers. */
 interface HandlerProcesses {
-  run(actor: ActorDefinition, run: HandlerRun, input: unknown, job: JobContext): Effect.Effect<unknown, unknown>
+  run(
+    actor: ActorDefinition,
+    run: HandlerRun,
+    input: unknown,
+    job: JobContext<WorkerPort>,
+  ): Effect.Effect<unknown, unknown>
 }
 
 /** The slots of a worker's handlers. */
@@ -184,10 +189,10 @@ const decide = (
 ): Settlement | undefined => {
   const decided = decider.decide(active, run, exit)
   if (Exit.isSuccess(exit) && run.stop === undefined) active.refused = (error) => decider.refused(active, run, error)
-  if (!job.hasSession) return decided
+  if (!job.port.hasSteps) return decided
   const attempt = () => decider.attempt(active, run)
   const givenUp = (error: JobError, dead: string | undefined) => decider.givenUp(attempt(), run.embed, error, dead)
-  return job.session.settled(decided, { attempt, givenUp }, !hasDied(exit))
+  return job.port.steps.settled(decided, { attempt, givenUp }, !hasDied(exit))
 }
 
 /** Whether the process of an isolated handler died. */
@@ -229,10 +234,10 @@ export const recover = (worker: RunParts, active: ActiveDelivery, exit: CallExit
 
 /** Opens the journal of a job whose steps may have to be reverted. */
 const openSteps = async (active: ActiveDelivery, { job, run }: PreparedTask): Promise<void> => {
-  if (!(await job.session.begin())) return
+  if (!(await job.port.steps.begin())) return
   // The job may have been cancelled after it was claimed, and before its run was there to be told.
-  if (active.isToRevert) job.session.cancel()
-  if (!job.session.isEnding) return
+  if (active.isToRevert) job.port.steps.cancel()
+  if (!job.port.steps.isEnding) return
   run.withoutLimits()
   if (run.method.isolation === "inline") await job.useSteps().open()
 }

@@ -20,9 +20,9 @@ import { makeLog } from "../../../../runtime/log/log.ts"
 import { NO_EMBED } from "../../../../runtime/protocol/body.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../runtime/protocol/record.ts"
-import { HandlerRun } from "../../../../runtime/worker/active-delivery.ts"
+import { ActiveDelivery, HandlerRun } from "../../../../runtime/worker/active-delivery.ts"
 import { ProcessPool } from "../../../../runtime/worker/isolation/process-pool.ts"
-import { JobContext } from "../../../../runtime/worker/run/job-context.ts"
+import { JobContext, WorkerPort } from "../../../../runtime/worker/run/job-context.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { eventually, isRunning, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
 import { broken, isolated, mixed, releasedIn } from "./isolated-actor.ts"
@@ -436,9 +436,13 @@ describe("the processes", () => {
     open.push(() => pool.close())
     const run = runOf("keep")
     const ledger = newLedger()
-    const job = new JobContext(run, "isolated", undefined, { client, events, log }, () => {
+    const { message, queue } = run.posting
+    const of = { token: "", fence: "", fresh: true, level: 0, sequence: 1, deliveries: 1 }
+    const stepsOf = () => {
       throw new Error("it has no steps")
-    })
+    }
+    const active = new ActiveDelivery({ ...of, queue, message }, 0)
+    const job = new JobContext(new WorkerPort(active, run, { client, events, log, stepsOf }), "isolated", undefined)
     const exit = await Effect.runPromiseExit(pool.run(isolated, run, { ledger }, job))
     expect(pool.size).toBe(1)
     await eventually(() => pool.size === 0, { message: "the process is ended" })

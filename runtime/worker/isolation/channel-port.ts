@@ -1,11 +1,8 @@
-/** The {@link Job} of an isolated handler. Its calls are sent to the worker, which has the transport. */
+/** The port of a job whose handler is isolated. Its calls are sent to the worker, which has the transport. */
 import * as Result from "effect/Result"
-import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
-import { type Job, type JobState, Retry } from "../../actor/job.ts"
-import type { JobLog, Steps } from "../../actor/step.ts"
-import { checkOwnEvent, type OwnEventFields } from "../../cluster/events.ts"
+import type { JobLog } from "../../actor/step.ts"
+import type { OwnEventFields } from "../../cluster/events.ts"
 import { CallboardError } from "../../errors.ts"
-import { changedMeta } from "../../jobs/changed-meta.ts"
 import {
   HANDLE,
   HANDLE_METHODS,
@@ -18,13 +15,10 @@ import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { type Outcome, valueOf } from "../../jobs/tracking/outcome.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { LOG_LEVELS, type LogLevel } from "../../log/choices.ts"
-import type { DurationInput } from "../../options/duration.ts"
 import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { StepPort } from "../../steps/calls.ts"
-import { type EngineOptions, StepEngine } from "../../steps/engine.ts"
-import { isInHookOf } from "../run/call.ts"
-import { fractionOf, JOB_FIELDS, progressDetail } from "../run/job-context.ts"
+import type { JobFacts, JobPort } from "../run/job-context.ts"
 import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
 /** The channel to the worker. */
@@ -35,110 +29,50 @@ export interface WorkerChannel {
   ask(question: Omit<Extract<ProcessMessage, { readonly kind: "ask" }>, "kind" | "question">): Promise<unknown>
 }
 
-export interface IsolatedJobFields {
-  readonly request: Extract<ProcessRequest, { readonly kind: "run" }>
-  readonly actor: string
-  readonly use: unknown
-  readonly headers: Headers
-  readonly meta: Readonly<Record<string, unknown>>
-  readonly signal: AbortSignal
-  readonly channel: WorkerChannel
-  /** What the engine of the job's steps needs of this run. */
-  readonly attempt: Pick<EngineOptions, "isOver" | "isEffect" | "invoke" | "leave">
-}
-
-export class IsolatedJob implements Job<unknown> {
-  readonly id: string
-  readonly attempt: number
-  readonly run: number
-  readonly retries: number
-  readonly queue: string
+export class ChannelPort implements JobPort {
+  readonly facts: JobFacts
+  readonly attempt: JobPort["attempt"]
   readonly deadline: number
-  readonly parentId: string | undefined
-  readonly rootId: string | undefined
-  readonly after: ReadonlyArray<string>
-  readonly actorName: string
-  readonly method: string
-  readonly use: unknown
   readonly headers: Headers
   meta: Readonly<Record<string, unknown>>
-  readonly signal: AbortSignal
   readonly log: JobLog
-  state: JobState = "started"
-  hasReturned = false
-  steps: StepEngine | undefined
-  readonly #attempt: IsolatedJobFields["attempt"]
+  readonly steps: StepPort
   readonly #channel: WorkerChannel
   readonly #run: number
   readonly #progress: ProgressThrottle
 
-  constructor(fields: IsolatedJobFields) {
-    const { request, channel } = fields
-    this.id = request.job.id
-    this.attempt = request.job.attempt
-    this.run = request.job.run
-    this.retries = request.job.retries
-    this.queue = request.job.queue
-    this.deadline = request.job.deadline
-    this.parentId = request.job.parentId
-    this.rootId = request.job.rootId
-    this.after = request.job.after ?? []
-    this.actorName = fields.actor
-    this.method = request.method
-    this.use = fields.use
-    this.headers = fields.headers
-    this.meta = fields.meta
-    this.signal = fields.signal
-    this.log = logTo(channel, request.run)
-    this.#attempt = fields.attempt
+  constructor(
+    { run, job }: Extract<ProcessRequest, { readonly kind: "run" }>,
+    { headers, meta }: Pick<JobPort, "headers" | "meta">,
+    attempt: JobPort["attempt"],
+    channel: WorkerChannel,
+  ) {
+    this.facts = job
+    this.attempt = attempt
+    this.deadline = job.deadline
+    this.headers = headers
+    this.meta = meta
+    this.log = logTo(channel, run)
+    this.steps = portOf(channel, run)
     this.#channel = channel
-    this.#run = request.run
-    this.#progress = new ProgressThrottle((received) =>
-      channel.send({ kind: "progress", run: request.run, ...received }),
-    )
+    this.#run = run
+    this.#progress = new ProgressThrottle((received) => channel.send({ kind: "progress", run, ...received }))
   }
 
-  get step(): Steps["step"] {
-    return this.useSteps().step
-  }
-  get each(): Steps["each"] {
-    return this.useSteps().each
+  progress(fraction: number, detail: string | undefined): void {
+    this.#progress.update({ fraction, ...(detail === undefined ? {} : { detail }) })
   }
 
-  useSteps(): StepEngine {
-    const { id, run, retries, progress } = this
-    this.steps ??= new StepEngine({
-      id,
-      run,
-      retries,
-      progress,
-      port: portOf(this.#channel, this.#run),
-      log: () => this.log,
-      signal: () => this.signal,
-      hasReturned: this.hasReturned,
-      isInHook: () => isInHookOf(this),
-      ...this.#attempt,
-    })
-    return this.steps
-  }
-
-  // These are fields and not methods because handlers destructure their job (`async (input, { progress }) => …`).
-  readonly progress = (fraction: number, detail?: unknown): void => {
-    const text = detail === undefined ? undefined : progressDetail(detail)
-    this.#progress.update({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
-  }
-
-  readonly patchMeta = (patch: Readonly<Record<string, unknown>>): void => {
-    this.meta = changedMeta(this.meta, patch, this.id)
+  patchMeta(patch: Readonly<Record<string, unknown>>, changed: Readonly<Record<string, unknown>>): void {
+    this.meta = changed
     this.#channel.send({ kind: "meta", run: this.#run, patch: JSON.stringify(patch) })
   }
 
-  readonly event = (type: string, fields: OwnEventFields = {}): void => {
-    checkOwnEvent(type, fields, JOB_FIELDS)
+  event(type: string, fields: OwnEventFields): void {
     this.#channel.send({ kind: "event", run: this.#run, type, fields: JSON.stringify(fields) })
   }
 
-  readonly submit = async (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
+  async submit(task: string, fields: SubmissionFields): Promise<JobHandle> {
     const texts = [renderJson(task), renderJson(fields)].map((text) => {
       if (Result.isSuccess(text)) return text.success
       throw new CallboardError("invalid-input", text.failure.message)
@@ -148,10 +82,8 @@ export class IsolatedJob implements Job<unknown> {
     return this.job(String(id))
   }
 
-  readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
-
-  readonly job = <R = unknown>(id: string): JobHandle<R> =>
-    Object.assign(handleOf<OverChannel, R>(OVER_CHANNEL, { channel: this.#channel, run: this.#run }, id), {
+  job<R>(id: string): JobHandle<R> {
+    return Object.assign(handleOf<OverChannel, R>(OVER_CHANNEL, { channel: this.#channel, run: this.#run }, id), {
       events: (options?: unknown) => {
         HANDLE.events.parse(options, id)
         throw new CallboardError(
@@ -161,17 +93,13 @@ export class IsolatedJob implements Job<unknown> {
         )
       },
     })
+  }
 
-  readonly parent = async (): Promise<JobView | undefined> =>
-    this.parentId === undefined
-      ? undefined
-      : // The answer comes from the worker's own client, so its shape is not validated again.
-        ((await this.#channel.ask({ run: this.#run, object: "job", method: "parent", args: "[]" })) as
-          | JobView
-          | undefined)
-
-  readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
-    new Retry(options)
+  /** The answer comes from the worker's own client, so its shape is not validated again. */
+  async parent(): Promise<JobView | undefined> {
+    const answer = await this.#channel.ask({ run: this.#run, object: "job", method: "parent", args: "[]" })
+    return answer as JobView | undefined
+  }
 
   /** Sends the last progress, if it has not been sent yet. */
   finish(): void {
