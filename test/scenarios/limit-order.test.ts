@@ -317,8 +317,8 @@ onEveryBoard((newBoard, transport) => {
       await eventually(() => has("first"), { message: "the slot is taken" })
       for (let sent = 0; sent < 10_000; sent += 1_000)
         await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "single.run", input: { name: "many" } })))
-      const isPostponed = async () => (await client.queues()).every(({ depth }) => depth === 0)
-      await eventually(isPostponed, { deadline: 180_000, message: "all wait" })
+      const areTaken = async () => ((await client.connection.jobs.queues?.()) ?? []).every(({ ready }) => ready === 0)
+      await eventually(areTaken, { deadline: 180_000, message: "all wait" })
       // A worker holds few of them.
       expect(worker?.load.inFlight).toBeLessThan(100)
       const before = { ...count }
