@@ -6,11 +6,18 @@ import { eventually, freePort, isRunning, type Spawned, spawnProcess } from "../
 import { makeProject, type Project } from "./project.ts"
 
 const hello = (greeting: string) => `
+import { existsSync } from "node:fs"
 import { actor } from "callboard"
+const passed = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 export default actor("hello", {
   methods: {
     greet: async ({ name = "world" }) => "${greeting}, " + name,
-    wait: async ({ ms }) => { console.log("waiting", process.pid); await new Promise((resolve) => setTimeout(resolve, ms)); return "${greeting}" },
+    wait: async ({ ms = 20, until }) => {
+      console.log("waiting", process.pid)
+      do await passed(ms)
+      while (until !== undefined && !existsSync(until))
+      return "${greeting}"
+    },
   },
 })
 `
@@ -97,13 +104,14 @@ test("a change is there in a new process; jobs that run are finished by the old 
   using project = makeProject({ "actors/hello.ts": hello("Hello") })
   const { process: dev, url } = await startDev(project)
   await using _dev = dev
-  const { id } = await post(url, "hello.wait", { ms: 2_500 }, 0)
+  const { id } = await post(url, "hello.wait", { until: join(project.path, "go") }, 0)
   const [, oldPid = ""] = await dev.waitForLine(/^waiting (\d+)/)
   project.write("actors/hello.ts", hello("Ahoy"))
   await dev.waitForLine(/^reloaded: hello$/)
   // The new code answers while the old one still works.
   expect(await post(url, "hello.greet", {})).toMatchObject({ result: "Ahoy, world" })
   expect(isRunning(Number(oldPid))).toBe(true)
+  project.write("go", "")
   await eventually(() => !isRunning(Number(oldPid)), { message: "the old process stays" })
   const job = await project.json("job", id)
   expect(job).toMatchObject({ state: "succeeded", attempts: 1, result: "Hello" })
