@@ -66,16 +66,18 @@ test("of what has ended the overview says that workers ended it, since they alon
   await page.getByRole("heading", { name: "Ended at workers per minute" }).waitFor()
 })
 
-test("the overview does not take a task that waits in its worker for a busy handler", async () => {
+test("the overview shows a task that waits in its worker as waiting, and not as running", async () => {
   const board = await boardOf()
   const first = await board.submit("imports.rows", { tenant: "acme" })
   await board.reached(first, "started")
   await board.submit("imports.rows", { tenant: "acme" })
   const page = await visit(board.url, "/")
-  const running = page.getByRole("region", { name: "Jobs now" }).getByRole("link", { name: /^Running/ })
+  const now = page.getByRole("region", { name: "Jobs now" })
+  const running = now.getByRole("link", { name: /^Running/ })
   // Both are in the hands of the worker, and one has a handler.
-  await running.getByText("2", { exact: true }).waitFor()
+  await running.getByText("1", { exact: true }).waitFor()
   await running.getByText("1 of 8 handlers busy").waitFor()
+  await now.getByRole("link", { name: /^Queued/ }).getByText("1", { exact: true }).waitFor()
 })
 
 test("where not all scheduled jobs were looked at, the overview does not say how many of them retry", async () => {
