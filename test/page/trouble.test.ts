@@ -77,7 +77,10 @@ test("the overview shows a task that waits in its worker as waiting, and not as 
   // Both are in the hands of the worker, and one has a handler.
   await running.getByText("1", { exact: true }).waitFor()
   await running.getByText("1 of 8 handlers busy").waitFor()
-  await now.getByRole("link", { name: /^Queued/ }).getByText("1", { exact: true }).waitFor()
+  await now
+    .getByRole("link", { name: /^Queued/ })
+    .getByText("1", { exact: true })
+    .waitFor()
 })
 
 test("where not all scheduled jobs were looked at, the overview does not say how many of them retry", async () => {
