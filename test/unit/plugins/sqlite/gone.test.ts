@@ -206,7 +206,8 @@ test("a worker whose file is removed says so, is red, and consumes what others s
     signals: false,
     http: { port: 0 },
     log,
-    reconnect: { base: 0.02, cap: 0.2 },
+    // The first try to connect again makes the file anew, after the submission below.
+    reconnect: { base: 1, cap: 1 },
   })
   opened.push(() => service.stop({ now: true }))
   await service.ready()

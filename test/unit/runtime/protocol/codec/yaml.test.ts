@@ -180,8 +180,10 @@ describe("writing", () => {
   })
 
   test("plain values are YAML to others as well", () => {
+    // A key `__proto__` is refused by name before anything is written.
+    const plainValue = fc.jsonValue().filter((value) => !JSON.stringify(value).includes('"__proto__"'))
     fc.assert(
-      fc.property(fc.jsonValue(), (value) => {
+      fc.property(plainValue, (value) => {
         const plain: unknown = JSON.parse(JSON.stringify(value))
         expect(parse(written(plain), { version: "1.1" })).toEqual(plain)
       }),
