@@ -59,12 +59,19 @@ const readMembers = async (store: Store): Promise<Members> => {
   const notes = await ROSTER.list(store, LIMIT)
   const workers = await listWorkers(store)
   const registered = new Set(workers.map(({ instance }) => instance))
+  const missing = notes.flatMap(({ name, value }) =>
+    registered.has(name) || isDead({ ...value, instance: name }) ? [] : [name],
+  )
   return {
     present: workers.filter((worker) => !isDead(worker)),
-    missing: notes.flatMap(({ name, value }) =>
-      registered.has(name) || isDead({ ...value, instance: name }) ? [] : [name],
-    ),
+    missing: missing.length === 0 ? missing : await stillNoted(store, missing),
   }
+}
+
+/** A worker that ended between the two reads has removed its note before its entry, so it is not missing. */
+const stillNoted = async (store: Store, instances: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
+  const noted = new Set((await ROSTER.list(store, LIMIT)).map(({ name }) => name))
+  return instances.filter((instance) => noted.has(instance))
 }
 
 /**

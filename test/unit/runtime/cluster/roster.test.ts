@@ -66,6 +66,27 @@ describe("the roster", () => {
     expect(await mayRun(store, "b")).toBe(true)
   })
 
+  test("does not have a worker as missing that leaves between the two reads", async () => {
+    const store = storeOf()
+    const leaving = worker("leaving")
+    await register(store, leaving)
+    await joinRoster(store, leaving)
+    let left = false
+    const between: Store = {
+      ...store,
+      list: async (range) => {
+        const found = await store.list(range)
+        if (!left) {
+          left = true
+          await leaveRoster(store, leaving)
+          await store.write([WORKERS.remove(leaving.name)])
+        }
+        return found
+      },
+    }
+    expect(await membersOf(between)).toEqual({ present: [], missing: [] })
+  })
+
   test("loses the dead at once, the missing when they had their time, and who leaves", async () => {
     const store = storeOf()
     const [here, away, left] = [worker("here"), worker("away"), worker("left")]
