@@ -18,6 +18,7 @@ import {
   temporaryFolder,
 } from "../support/servers/process.ts"
 import { findDeno, withDeno } from "../support/tools/deno.js"
+import { findNode } from "../support/tools/node.js"
 import { exampleFiles, firstOf, installedBlocks, readPage, shellBlock } from "../support/tools/pages.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
@@ -192,15 +193,11 @@ test("a worker over PostgreSQL, and a transport of one's own, as the pages set t
   expect(await run(bun(), [...args, "publish"], { cwd: mine })).toMatch(/^\d{2,} passed, 0 failed, \d+ skipped\n$/)
 })
 
-/** The last Node without zstd, from the package of this platform: it needs no install script. */
+/** The last Node without zstd. */
 const OLD_NODE = "22.14.0"
 
 test("a client runs on a Node without zstd over nats and HTTP; a worker says what it needs", async () => {
-  const name = `node-${process.platform}-${process.arch}`
-  const tools = join(folder.path, "old-node")
-  mkdirSync(tools)
-  await run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", "--prefix", tools, `${name}@${OLD_NODE}`])
-  const node = join(tools, "node_modules", name, "bin/node")
+  const node = findNode(OLD_NODE)
   await using server = await startNats()
   const [port, closedPort] = [await freePort(), await freePort()]
   const shout = `

@@ -5,10 +5,9 @@
  */
 
 import { spawnSync } from "node:child_process"
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs"
-import { homedir } from "node:os"
 import { dirname, join } from "node:path"
 import { findRuntime } from "../../../runtime/cli/runtimes.js"
+import { programFromNpm } from "./npm-program.js"
 
 const fetched = "2.9.6"
 /** The oldest minor version that the tests are known to pass on. */
@@ -28,32 +27,11 @@ function isNewEnough(path) {
 export function findDeno() {
   const own = findRuntime("deno")
   if (own !== undefined && isNewEnough(own.path)) return own.path
-
-  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "callboard")
-  const folder = join(cache, `deno-${fetched}`)
   const { arch, platform } = process
   const system = platform === "linux" ? `linux-${arch}-glibc` : `${platform}-${arch}`
-  const program = join("node_modules", "@deno", system, platform === "win32" ? "deno.exe" : "deno")
-  if (existsSync(join(folder, program))) return join(folder, program)
-
-  mkdirSync(cache, { recursive: true })
-  const work = mkdtempSync(join(cache, "deno-"))
-  try {
-    const options = ["--prefix", work, "--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
-    const args = ["install", ...options, `deno@${fetched}`]
-    const npm = process.env.npm_execpath
-    const { status } = npm?.endsWith(".js")
-      ? spawnSync(process.execPath, [npm, ...args], { stdio: "ignore" })
-      : spawnSync("npm", args, { stdio: "ignore" })
-    if (status !== 0 || !isNewEnough(join(work, program))) {
-      throw new Error(`install Deno ${min.major}.${min.minor} or newer and put it on PATH (npm could not fetch it)`)
-    }
-    // Renamed into place in one step, unless another run has done so in the meantime.
-    if (!existsSync(folder)) renameSync(work, folder)
-    return join(folder, program)
-  } finally {
-    rmSync(work, { recursive: true, force: true })
-  }
+  const path = programFromNpm("deno", fetched, join("@deno", system, platform === "win32" ? "deno.exe" : "deno"))
+  if (path !== undefined) return path
+  throw new Error(`install Deno ${min.major}.${min.minor} or newer and put it on PATH (npm could not fetch it)`)
 }
 
 /**
