@@ -84,6 +84,12 @@ const table: readonly Direction[] = [
     never: ["runtime/cli/**"],
   },
   {
+    why: "Node's server speaks requests and responses through an adapter",
+    files: "runtime/platform/node.ts",
+    may: ["runtime/**", "@hono/node-server", ...foundations],
+    never: ["runtime/cli/**"],
+  },
+  {
     why: "prom-client belongs to the metrics",
     files: "runtime/metrics/**",
     may: ["runtime/**", "prom-client", ...foundations],

@@ -1,15 +1,16 @@
 #!/usr/bin/env node
 /**
- * The `callboard` command: starts the command line (main.ts) in Bun, or else in Deno. It watches over the process of `dev`
- * and of a single worker, and starts it again when it crashes, or when a file has changed.
+ * The `callboard` command: starts the command line (main.ts) in Bun, or else in Deno, or else in Node. It watches over the process of
+ * `dev` and of a single worker, and starts it again when it crashes, or when a file has changed.
  *
- * npm links commands to Node, which can run neither TypeScript in place nor, in every version that is in use,
- * `node:sqlite`; so this file is plain JavaScript that Node 18, Bun and Deno all run. CALLBOARD_RUNTIME picks one.
+ * npm links commands to Node, and not every version that is in use runs TypeScript in place or has `node:sqlite`; so this
+ * file is plain JavaScript that Node 18, Bun and Deno all run. CALLBOARD_RUNTIME picks one.
  */
 import { existsSync, realpathSync } from "node:fs"
 import { constants } from "node:os"
 import { dirname, join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
+import { currentRuntime, WORKER_RUNTIMES } from "../platform/runtime.js"
 import { onSignals } from "../service/signals.js"
 import { note, RESTART, Restarted, startProcess } from "./child.js"
 import { isWatchMessage, superviseDev } from "./dev/supervisor.js"
@@ -31,20 +32,18 @@ const program = [join(here, "main.ts"), join(here, "main.js")].find((path) => ex
 if (program === undefined) fail("this installation is incomplete; install the package again", 1)
 
 const forced = process.env.CALLBOARD_RUNTIME || undefined
-if (forced !== undefined && forced !== "bun" && forced !== "deno") {
-  fail(`CALLBOARD_RUNTIME is "${forced}"; it can be bun or deno`, 2)
+if (forced !== undefined && forced !== "bun" && forced !== "deno" && forced !== "node") {
+  fail(`CALLBOARD_RUNTIME is "${forced}"; it can be bun, deno or node`, 2)
 }
 
 const args = process.argv.slice(2)
 // The process itself says whether it needs a watcher, since it knows its arguments and settings. Another command with
 // one of these words among its arguments asks for none.
 const isWatched = args.some((each) => each === "dev" || each === "worker")
-const current = ownRuntime()
-const isHere = current !== undefined && (forced ?? current) === current
+const runtime = runtimeOf(forced)
 
-if (isHere && !isWatched) await import(pathToFileURL(program).href)
+if (runtime.path === process.execPath && !isWatched) await import(pathToFileURL(program).href)
 else {
-  const runtime = isHere ? { name: current, path: process.execPath } : runtimeOf(forced)
   const start = () => startProcess(runtime, program, args, { isWatched })
   const following = followChild(start, constants.signals, (error) =>
     fail(`could not start ${runtime.path}: ${error.message}`, 1),
@@ -61,19 +60,23 @@ else {
   })
 }
 
-/** @returns {import("./runtimes.js").RuntimeName | undefined} */
-function ownRuntime() {
-  if ("bun" in process.versions) return "bun"
-  return "deno" in process.versions ? "deno" : undefined
-}
-
-/** @param {import("./runtimes.js").RuntimeName | undefined} forced */
+/**
+ * The runtime that the command was started in, Bun, Deno or Node: Node is the last choice, because npm starts the command in it
+ * whatever the application runs on.
+ *
+ * @param {import("./runtimes.js").RuntimeName | undefined} forced
+ * @returns {import("./runtimes.js").Runtime}
+ */
 function runtimeOf(forced) {
-  const wanted = forced === undefined ? /** @type {const} */ (["bun", "deno"]) : [forced]
+  const current = currentRuntime()
+  if (current === (forced ?? current) && current !== "node") return { name: current, path: process.execPath }
+  const wanted = forced === undefined ? /** @type {const} */ (["bun", "deno", "node"]) : [forced]
   const runtime = wanted.map(findRuntime).find((each) => each !== undefined)
   if (runtime !== undefined) return runtime
-  const names = wanted.map((name) => (name === "bun" ? "Bun" : "Deno")).join(" or ")
-  return fail(`needs ${names}: npm install ${wanted[0]} (or put ${wanted.join(" or ")} on PATH)`, 127)
+  const here = current === "node" ? `, but this is Node ${process.version}` : ""
+  if (forced === "node") return fail(`CALLBOARD_RUNTIME=node needs Node 24 or newer to start the command${here}`, 127)
+  if (forced === undefined) return fail(`needs ${WORKER_RUNTIMES}${here}: npm install bun`, 127)
+  return fail(`needs ${{ bun: "Bun", deno: "Deno" }[forced]}: npm install ${forced} (or put ${forced} on PATH)`, 127)
 }
 
 /**

@@ -9,6 +9,7 @@ import { discoverActors } from "../actor/discover.ts"
 import { type Config, DEFAULTS, type HttpOptions, SERVE } from "../config/table.ts"
 import { displayUrl } from "../connection/connect.ts"
 import { type Log, type LogSettings, makeLog } from "../log/log.ts"
+import { currentRuntime } from "../platform/runtime.js"
 import { compact } from "../protocol/compact.ts"
 import type { ServeOptions } from "../service/options.ts"
 import type { Service } from "../service/service.ts"
@@ -103,8 +104,8 @@ export const actorRows = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray
 
 /** The lines on a terminal when the service is ready: actors, queues, transport, address. */
 export const printBanner = (output: Output, rows: ReadonlyArray<Row>): void => {
-  const { bun, deno } = process.versions
-  const runtime = bun === undefined ? `Deno ${deno}` : `Bun ${bun}`
+  const name = currentRuntime()
+  const runtime = `${{ bun: "Bun", deno: "Deno", node: "Node" }[name]} ${process.versions[name]}`
   output.line(`${output.paint(`callboard ${VERSION}`, "bold")} on ${runtime}\n`)
   output.line(columns(rows.map(([name, value]) => [`  ${output.paint(name, "dim")}`, value])))
 }

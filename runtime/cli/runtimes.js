@@ -1,5 +1,5 @@
 /**
- * Finds Bun and Deno on this machine.
+ * Finds Bun, Deno and Node on this machine.
  *
  * Plain JavaScript for Node 18 and newer: it runs before either of them is there, in the launcher and in the scripts
  * behind `npm run`.
@@ -8,8 +8,9 @@
 import { accessSync, constants, existsSync, realpathSync, statSync } from "node:fs"
 import { delimiter, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
+import { canRunWorkers, currentRuntime } from "../platform/runtime.js"
 
-/** @typedef {"bun" | "deno"} RuntimeName */
+/** @typedef {import("../platform/runtime.js").RuntimeName} RuntimeName */
 /** @typedef {{ name: RuntimeName, path: string }} Runtime */
 
 const windows = process.platform === "win32"
@@ -21,7 +22,7 @@ const leastProgramSize = 1_000_000
  * Where the packages of each runtime hold the program itself. It comes in a platform package; the install script of
  * the main package, which may be switched off, moves it (Bun) or copies it (Deno) over a stub in the main package.
  *
- * @param {RuntimeName} name
+ * @param {"bun" | "deno"} name
  * @returns {string[]} paths below a node_modules folder
  */
 function packagedPaths(name) {
@@ -66,12 +67,15 @@ function upward(start) {
 
 /**
  * Looks in the node_modules folders from the working directory upward, then from here upward (a global installation
- * brings its runtime along), then on PATH.
+ * brings its runtime along), then on PATH. Node is the one of this process, if it can run workers.
  *
  * @param {RuntimeName} name
  * @returns {Runtime | undefined}
  */
 export function findRuntime(name) {
+  if (name === "node") {
+    return currentRuntime() === "node" && canRunWorkers() ? { name, path: process.execPath } : undefined
+  }
   const here = dirname(realpathSync(fileURLToPath(import.meta.url)))
   for (const folder of [...upward(process.cwd()), ...upward(here)]) {
     const modules = join(folder, "node_modules")
@@ -101,7 +105,7 @@ export function findRuntime(name) {
 export function runArguments(name, program) {
   // The launcher was started through npm, so node_modules is used, whatever a deno.json says. Without the second flag
   // Deno prints a warning of four lines at the first request that is waited for, about a behaviour that is not used.
-  return name === "bun" ? [program] : ["run", "-A", "--node-modules-dir=manual", "--unstable-no-legacy-abort", program]
+  return name === "deno" ? ["run", "-A", "--node-modules-dir=manual", "--unstable-no-legacy-abort", program] : [program]
 }
 
 /**

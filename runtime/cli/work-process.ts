@@ -1,6 +1,7 @@
 /** Messages of a process to the one that watches over it: the launcher, or the supervisor of a pool. */
 import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
+import { currentRuntime } from "../platform/runtime.js"
 import { ACKNOWLEDGED, type ChildProcess, ENDING, READY, RESTART, startProcess } from "./child.js"
 import { CommandFailed, EXIT } from "./failure.ts"
 
@@ -12,9 +13,8 @@ export const WORK_FLAG = "--work-process"
 
 /** Starts this command line, with more arguments, as a worker process of a pool. */
 export const startWorkProcess = (more: ReadonlyArray<string>): ChildProcess => {
-  const name = "bun" in process.versions ? "bun" : "deno"
   const args = [...process.argv.slice(2), ...more, WORK_FLAG]
-  return startProcess({ name, path: process.execPath }, MAIN, args, { isWatched: true })
+  return startProcess({ name: currentRuntime(), path: process.execPath }, MAIN, args, { isWatched: true })
 }
 
 /**

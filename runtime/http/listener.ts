@@ -1,24 +1,29 @@
-/** Listens on an address, by the server of the runtime: Bun's or Deno's. */
+/** Listens on an address, by the server of the runtime: Bun's, Deno's or Node's. */
 import { CallboardError } from "../errors.ts"
 import { isBun, serveOnBun } from "../platform/bun.ts"
-import { isDeno, type OnLost, serveOnDeno } from "../platform/deno.ts"
-import type { Address, Handler, Listener } from "../platform/server.ts"
+import { isDeno, serveOnDeno } from "../platform/deno.ts"
+import { serveOnNode } from "../platform/node.ts"
+import { canRunWorkers, WORKER_RUNTIMES } from "../platform/runtime.js"
+import type { Address, Handler, Listener, OnLost } from "../platform/server.ts"
 import { hostText } from "./access.ts"
 
 /** Starts to listen. Fails with `invalid-input` where the address cannot be had, saying why and what to do. */
-export const listen = (address: Address, handler: Handler, onLost: OnLost): Listener => {
+export const listen = async (address: Address, handler: Handler, onLost: OnLost): Promise<Listener> => {
+  if (!canRunWorkers()) {
+    throw new CallboardError(
+      "unsupported",
+      `HTTP is served on ${WORKER_RUNTIMES}, but this is Node ${process.version}: mount \`http(client, { tokens })\` in your own server`,
+    )
+  }
   const bun: unknown = Reflect.get(globalThis, "Bun")
   const deno: unknown = Reflect.get(globalThis, "Deno")
   try {
     if (isBun(bun)) return serveOnBun(bun, address, handler)
     if (isDeno(deno)) return serveOnDeno(deno, address, handler, onLost)
+    return await serveOnNode(address, handler, onLost)
   } catch (cause) {
     throw cannotListen(address, cause)
   }
-  throw new CallboardError(
-    "unsupported",
-    "HTTP is served on Bun or Deno only; on other runtimes mount `http(client, { tokens })` in your own server",
-  )
 }
 
 /** Another program has the port. The error of the runtime says nothing more, so it is not kept as the cause. */

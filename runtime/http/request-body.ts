@@ -1,6 +1,7 @@
 /** Reads the body of a request: bounded before anything is parsed, then decoded by its content type. */
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
+import { discardRest } from "../platform/node.ts"
 import { codecsOf, mediaType } from "../protocol/codec/codec.ts"
 import { jsonCodec } from "../protocol/codec/json.ts"
 import { msgpackCodec } from "../protocol/codec/msgpack.ts"
@@ -70,7 +71,6 @@ const beginsArray = (type: string, chunk: Uint8Array): boolean => {
 /** All bytes of the body. Stops reading, and fails with `too-large`, as soon as there are more than allowed. */
 const readBytes = async (request: Request, type: string, limits: BodyLimits, held: HeldBody): Promise<Uint8Array> => {
   const declared = Number(request.headers.get("content-length") ?? Number.NaN)
-  if (declared > limits.many) throw tooLarge(limits.many, limits.many > limits.one)
   const untilLate = () => held.deadline - performance.now()
   if (declared <= limits.one) {
     held.add(declared)
@@ -83,6 +83,7 @@ const readBytes = async (request: Request, type: string, limits: BodyLimits, hel
   let isArray: boolean | undefined
   const reader = request.body?.getReader()
   try {
+    if (declared > limits.many) throw tooLarge(limits.many, limits.many > limits.one)
     for (;;) {
       const next = reader && (await within(untilLate(), reader.read(), late))
       if (next?.value === undefined) return Buffer.concat(chunks)
@@ -94,7 +95,7 @@ const readBytes = async (request: Request, type: string, limits: BodyLimits, hel
       if (length > limit) throw tooLarge(limit, isArray ?? false)
     }
   } catch (thrown) {
-    void reader?.cancel().catch(() => undefined)
+    if (reader !== undefined) void discardRest(reader).catch(() => undefined)
     throw thrown
   }
 }

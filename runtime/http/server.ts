@@ -67,11 +67,11 @@ export interface ServerAccess {
 /**
  * Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. Later faults are logged.
  */
-export const startServer = (
+export const startServer = async (
   options: HttpOptions,
   appOf: (access: ServerAccess) => { fetch(request: Request): Response | Promise<Response> },
   log?: Log,
-): HttpServer => {
+): Promise<HttpServer> => {
   const address = addressOf(options)
   const { tokens = [], origins = [] } = options
   const closing = new AbortController()
@@ -80,7 +80,7 @@ export const startServer = (
     log?.error("no connection can be accepted now; trying again. Raise the limit on open files (ulimit -n)", {
       cause: String(cause),
     })
-  const listener = listen(address, (request) => app.fetch(request), onLost)
+  const listener = await listen(address, (request) => app.fetch(request), onLost)
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
     closing.abort()
@@ -109,9 +109,9 @@ export interface AttachableServer extends HttpServer {
 }
 
 /** Starts a server with all routes. Fails as {@link startServer} does. */
-export const startHttp = (options: HttpOptions, context: HttpServerContext): AttachableServer => {
+export const startHttp = async (options: HttpOptions, context: HttpServerContext): Promise<AttachableServer> => {
   let attach: AttachableServer["attach"] = () => undefined
-  const server = startServer(
+  const server = await startServer(
     options,
     (access) => {
       const attachable = attachableHttp({ ...context, ...access, page: options.page ?? true })
@@ -131,7 +131,10 @@ const poolRoutes = [...healthRoutes, ...metricsRoutes]
 export type PoolContext = Pick<HttpContext, "unready" | "metrics" | "log">
 
 /** Starts to serve the HTTP interface of a pool. Fails with `invalid-input`, naming the option, when it cannot or must not listen. */
-export const startPoolHttp = (options: HttpOptions, { unready, metrics, ...context }: PoolContext): HttpServer => {
+export const startPoolHttp = (
+  options: HttpOptions,
+  { unready, metrics, ...context }: PoolContext,
+): Promise<HttpServer> => {
   const log = context.log.with({ logger: "callboard.http" })
   return startServer(
     options,

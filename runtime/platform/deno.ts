@@ -1,6 +1,6 @@
 /** Deno's server, and the faults and limits of Deno that the runtime works around, with the version in which each was seen. */
 import { sleep } from "../transport/timers.ts"
-import { type Address, type Handler, hasMethod, type Listener } from "./server.ts"
+import { type Address, type Handler, hasMethod, type Listener, type OnLost, throttled } from "./server.ts"
 
 /** As much of `Deno` as is used. */
 export interface DenoLike {
@@ -23,12 +23,8 @@ interface DenoServer {
 
 export const isDeno = (value: unknown): value is DenoLike => hasMethod(value, "serve")
 
-/** Called when the server could not accept connections, and is about to listen again. */
-export type OnLost = (error: unknown) => void
-
-/** How long after a server has ended by itself another one listens, and how often that is logged, in milliseconds. */
+/** How long after a server has ended by itself another one listens, in milliseconds. */
 const LISTEN_AGAIN_MS = 500
-const SAY_AGAIN_MS = 30_000
 
 /** How long Deno may take to send an answer that it has called completed, in milliseconds. */
 const SENDING_MS = 200
@@ -44,7 +40,7 @@ const SENDING_MS = 200
  */
 export const serveOnDeno = (deno: DenoLike, { host, port }: Address, handler: Handler, onLost: OnLost): Listener => {
   let timer: ReturnType<typeof setTimeout> | undefined
-  let said = Number.NEGATIVE_INFINITY
+  const say = throttled(onLost)
   let stops = false
   const running = new Set<Promise<void>>()
   let answeredAt = Number.NEGATIVE_INFINITY
@@ -78,10 +74,7 @@ export const serveOnDeno = (deno: DenoLike, { host, port }: Address, handler: Ha
   }
   const listenAgain = (error: unknown): void => {
     if (stops) return
-    if (performance.now() - said >= SAY_AGAIN_MS) {
-      said = performance.now()
-      onLost(error)
-    }
+    say(error)
     timer = setTimeout(() => {
       try {
         server = open(bound)

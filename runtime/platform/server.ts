@@ -1,4 +1,4 @@
-/** What the servers of Bun and Deno are to the runtime. */
+/** What the servers of Bun, Deno and Node are to the runtime. */
 
 import { isObject } from "../protocol/guards.ts"
 
@@ -17,6 +17,22 @@ export interface Address {
 }
 
 export type Handler = (request: Request) => Response | Promise<Response>
+
+/** Called when the server cannot accept connections. */
+export type OnLost = (error: unknown) => void
+
+/** Shortest time between two calls of {@link OnLost}, in milliseconds. */
+const SAY_AGAIN_MS = 30_000
+
+/** Passes a call on unless the last one was a moment ago: a server may fail at every connection. */
+export const throttled = (onLost: OnLost): OnLost => {
+  let said = Number.NEGATIVE_INFINITY
+  return (error) => {
+    if (performance.now() - said < SAY_AGAIN_MS) return
+    said = performance.now()
+    onLost(error)
+  }
+}
 
 /** An object with a method of this name. */
 export const hasMethod = <const Name extends string>(

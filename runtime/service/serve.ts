@@ -12,6 +12,7 @@ import type { AttachableServer } from "../http/server.ts"
 import { hostLog, makeLog } from "../log/log.ts"
 import type { Metrics } from "../metrics/metrics.ts"
 import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
+import { canRunWorkers, WORKER_RUNTIMES } from "../platform/runtime.js"
 import { compact } from "../protocol/compact.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { openTracing } from "../tracing/tracing.ts"
@@ -49,10 +50,10 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     )
   }
   const settings = settingsOf(options)
-  if ((options.actors ?? []).length > 0 && !("bun" in process.versions || "deno" in process.versions)) {
+  if ((options.actors ?? []).length > 0 && !canRunWorkers()) {
     throw new CallboardError(
       "unsupported",
-      `a worker needs Bun or Deno, but this is Node ${process.version}: start it with \`bun run\`, \`deno run -A\` or the callboard command (npm install bun installs Bun)`,
+      `a worker needs ${WORKER_RUNTIMES}, but this is Node ${process.version}: start it with \`bun run\`, \`deno run -A\` or the callboard command (npm install bun installs Bun)`,
     )
   }
   const levels = { level: options.logLevel, levels: options.logLevels }
@@ -92,7 +93,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     // HTTP comes first: connecting may take many tries, and health checks must learn meanwhile that the process is not
     // ready.
     if (options.http)
-      http = (await import("../http/server.ts")).startHttp(options.http, {
+      http = await (await import("../http/server.ts")).startHttp(options.http, {
         ready: () => {
           const worker = service?.worker
           return worker?.isStuck ? STUCK : (worker?.listening ?? actors.length === 0)

@@ -50,7 +50,7 @@ const LOCAL = "sync"
  * Connects to a transport as `connect` does, with a client whose `submit` resolves when the job has ended, whatever its
  * state, which is `job.receipt.state`. Tasks that its handlers submit, and its callbacks and chains, run in this
  * process as well. A task with `delay`, `eta`, `after` or `chord` is submitted as by any other client, and waits for a
- * worker. Nothing is stored about a job before it has ended: one whose process dies is lost. Needs Bun or Deno.
+ * worker. Nothing is stored about a job before it has ended: one whose process dies is lost. Needs Bun, Deno, or Node 24 or newer.
  *
  * @example
  * ```ts

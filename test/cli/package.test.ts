@@ -245,7 +245,7 @@ await serve({ transport: "memory:", actors: [actor("text", { methods: { run: () 
 `
   writeFileSync(join(project, "tried.mjs"), tried)
   expect(await run(node, ["tried.mjs"])).toMatch(
-    /^a worker needs Bun or Deno, but this is Node v22\.14\.0: start it with `bun run`.*\n$/,
+    /^a worker needs Bun, Deno, or Node 24 or newer, but this is Node v22\.14\.0: start it with `bun run`.*\n$/,
   )
   const packed = `
 import { compress, decompress } from "./node_modules/callboard/dist/runtime/protocol/codec/compression.js"

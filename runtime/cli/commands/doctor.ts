@@ -6,6 +6,7 @@ import { type Client, connect } from "../../client/client.ts"
 import type { ResolvedSetting } from "../../config/resolving.ts"
 import { DEFAULTS } from "../../config/table.ts"
 import { displayUrl } from "../../connection/connect.ts"
+import { currentRuntime } from "../../platform/runtime.js"
 import { isObject } from "../../protocol/guards.ts"
 import type { Capabilities } from "../../transport/driver.ts"
 import { VERSION } from "../../version.ts"
@@ -22,7 +23,7 @@ const versions = (): ReadonlyArray<readonly [string, string]> => {
     ["callboard", VERSION],
     ...(bun === undefined ? [] : [["bun", bun] as const]),
     ...(deno === undefined ? [] : [["deno", deno] as const]),
-    ["node (as emulated)", node],
+    [currentRuntime() === "node" ? "node" : "node (as emulated)", node],
     ["system", `${process.platform} ${process.arch}`],
   ]
 }

@@ -98,7 +98,7 @@ const servePoolHttp = async (pool: WorkerPool, invocation: Invocation): Promise<
   const { PoolMetrics } = await import("../../metrics/pool-metrics.ts")
   const metrics = config.metrics === false ? undefined : new PoolMetrics(processesOf(invocation), () => pool.count())
   if (metrics !== undefined) pool.exportTo(metrics)
-  const http = startPoolHttp(httpOptions(config), { unready: () => pool.unready(), metrics, log })
+  const http = await startPoolHttp(httpOptions(config), { unready: () => pool.unready(), metrics, log })
   log
     .with({ logger: "callboard.cli" })
     .info("the pool serves health checks", { url: http.listens, processes: processesOf(invocation) })

@@ -11,6 +11,7 @@ import { tmpdir } from "node:os"
 import { delimiter, join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { runArguments } from "../../../runtime/cli/runtimes.js"
+import { currentRuntime } from "../../../runtime/platform/runtime.js"
 
 /**
  * Waits for the end of its input. Then kills the process groups in the list "$1" (`+ pid` adds one, `- pid` removes it)
@@ -235,8 +236,12 @@ export function spawnProcess(command: string, args: readonly string[] = [], opti
 
 /** Starts a TypeScript or JavaScript program in the runtime that this test runs in. */
 export function spawnScript(file: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
-  const name = "bun" in process.versions ? "bun" : "deno"
-  const [command = "", ...rest] = [...(options.prefix ?? []), process.execPath, ...runArguments(name, file), ...args]
+  const [command = "", ...rest] = [
+    ...(options.prefix ?? []),
+    process.execPath,
+    ...runArguments(currentRuntime(), file),
+    ...args,
+  ]
   return spawnProcess(command, rest, options)
 }
 
@@ -247,8 +252,7 @@ const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
  * standard output.
  */
 export function spawnOnTerminal(file: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
-  const name = "bun" in process.versions ? "bun" : "deno"
-  const command = [process.execPath, ...runArguments(name, file), ...args].map(quoted).join(" ")
+  const command = [process.execPath, ...runArguments(currentRuntime(), file), ...args].map(quoted).join(" ")
   // The terminal must not change line ends, since lines are split at them.
   return spawnProcess("script", ["-qefc", `stty cols 80 rows 24 -onlcr; exec ${command}`, "/dev/null"], options)
 }

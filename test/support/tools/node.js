@@ -16,9 +16,9 @@ export const OLDEST_NODE = "20.20.2"
 const program = process.platform === "win32" ? "node.exe" : "node"
 
 /** @param {string} path */
-function majorOf(path) {
+function versionOf(path) {
   const { stdout } = spawnSync(path, ["--version"], { encoding: "utf8" })
-  return Number(/^v(\d+)\./.exec(stdout ?? "")?.[1] ?? 0)
+  return (stdout ?? "").trim().slice(1)
 }
 
 /**
@@ -27,10 +27,9 @@ function majorOf(path) {
  * @throws {Error} with one line that says what to install
  */
 export function findNode(version) {
-  if (version === undefined) {
-    const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "")
-    const own = folders.map((folder) => join(folder, program)).find((path) => majorOf(path) >= 24)
-    if (own !== undefined) return own
+  for (const folder of (process.env.PATH ?? "").split(delimiter)) {
+    const own = versionOf(join(folder, program))
+    if (version === undefined ? Number.parseInt(own, 10) >= 24 : own === version) return join(folder, program)
   }
   const name = `node-${process.platform === "win32" ? "win" : process.platform}-${process.arch}`
   const path = programFromNpm(name, version ?? fetched, join(name, "bin", program))

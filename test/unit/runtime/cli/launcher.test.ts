@@ -1,24 +1,19 @@
 /** The `callboard` command under Node, with a program of a few lines in place of the command line. */
 
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
-import { delimiter, join } from "node:path"
+import { cpSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { findRuntime } from "../../../../runtime/cli/runtimes.js"
-import {
-  eventually,
-  isRunning,
-  type Spawned,
-  searchPath,
-  spawnProcess,
-  temporaryFolder,
-} from "../../../support/servers/process.ts"
+import { eventually, isRunning, type Spawned, spawnProcess, temporaryFolder } from "../../../support/servers/process.ts"
+import { findNode, OLDEST_NODE } from "../../../support/tools/node.js"
 
 const source = fileURLToPath(new URL("../../../../runtime", import.meta.url))
 const folder = temporaryFolder()
 const cli = join(folder.path, "cli")
 const launcher = join(cli, "launcher.js")
-const node = findProgram("node")
+/** The oldest Node that the launcher runs on, and one that runs workers. */
+const [node, newNode] = [findNode(OLDEST_NODE), findNode()]
 afterAll(() => folder.remove())
 
 /** A folder for PATH that holds programs which only repeat their name and arguments. */
@@ -32,16 +27,10 @@ function folderOf(...names: readonly string[]): string {
 const real = mkdtempSync(join(folder.path, "path-"))
 symlinkSync(findRuntime("bun")?.path ?? "", join(real, "bun"))
 
-function findProgram(name: string): string {
-  const path = searchPath.split(delimiter).find((each) => existsSync(join(each, name)))
-  if (path === undefined) throw new Error(`${name} is not on PATH`)
-  return join(path, name)
-}
-
 beforeAll(() => {
   // All that the launcher loads: Node must be able to run it.
   const isScript = (path: string) => statSync(path).isDirectory() || path.endsWith(".js")
-  for (const room of ["cli", "service"])
+  for (const room of ["cli", "platform", "service"])
     cpSync(join(source, room), join(folder.path, room), { recursive: true, filter: isScript })
   writeFileSync(join(folder.path, "package.json"), `{ "type": "module" }`)
   writeFileSync(
@@ -62,15 +51,15 @@ beforeAll(() => {
        process.on("SIGTERM", () => { console.log("SIGTERM"); setTimeout(() => process.exit(7), 50) })
        setInterval(() => {}, 1000)
      }
-     console.log("Bun" in globalThis ? "bun" : "deno", process.pid, what)
+     console.log(["bun", "deno", "node"].find((name) => name in process.versions), process.pid, what)
      if (what === "die") process.kill(process.pid, "SIGKILL")
      if (what === "exit") process.exit(Number(code))`,
   )
 })
 
 /** Runs the launcher where only `path` offers a runtime. */
-function launch(args: readonly string[], path: string, env: Record<string, string | undefined> = {}) {
-  return spawnProcess(node, [launcher, ...args], {
+function launch(args: readonly string[], path: string, env: Record<string, string | undefined> = {}, by = node) {
+  return spawnProcess(by, [launcher, ...args], {
     cwd: folder.path,
     env: { CALLBOARD_RUNTIME: undefined, PATH: path, ...env },
   })
@@ -160,10 +149,10 @@ describe("a worker", () => {
   })
 })
 
-test("Bun comes first, Deno if it is asked for or alone", async () => {
+test("Bun comes first, Deno if it is asked for or without Bun, then Node", async () => {
   const fakes = folderOf("bun", "deno")
-  const run = async (path: string, env: Record<string, string> = {}) => {
-    await using child = launch(["x"], path, env)
+  const run = async (path: string, env: Record<string, string> = {}, by?: string) => {
+    await using child = launch(["x"], path, env, by)
     await child.exited
     return child.output.trim()
   }
@@ -172,6 +161,23 @@ test("Bun comes first, Deno if it is asked for or alone", async () => {
   expect(await run(fakes)).toBe(`bun ${main} x`)
   expect(await run(fakes, { CALLBOARD_RUNTIME: "deno" })).toBe(`${deno} ${main} x`)
   expect(await run(folderOf("deno"))).toBe(`${deno} ${main} x`)
+  expect(await run(fakes, {}, newNode)).toBe(`bun ${main} x`)
+  expect(await run(folderOf(), {}, newNode)).toMatch(/^node \d+ x$/)
+  expect(await run(fakes, { CALLBOARD_RUNTIME: "node" }, newNode)).toMatch(/^node \d+ x$/)
+})
+
+test("on Node, the process of a worker is started again, and its exit code passes through", async () => {
+  await using child = launch(["worker"], folderOf(), {}, newNode)
+  const pids = () => [...child.stdout.matchAll(/^node (\d+) worker$/gm)].map(([, pid]) => Number(pid))
+  const first = await eventually(() => pids()[0])
+  expect(first).not.toBe(child.pid)
+  process.kill(first, "SIGKILL")
+  await child.waitForLine(/restarting it in 1 s$/)
+  const second = await eventually(() => pids()[1])
+  process.kill(second, "SIGUSR2")
+  await child.waitForLine(/^noted$/)
+  process.kill(second, "SIGUSR1")
+  expect(await child.exited).toEqual({ code: 9, signal: null })
 })
 
 test("a program in node_modules comes before PATH, a stub in its place does not", async () => {
@@ -196,7 +202,14 @@ test("a program in node_modules comes before PATH, a stub in its place does not"
 test("without a runtime one line says what to install", async () => {
   await using child = launch(["x"], folderOf())
   expect(await child.exited).toEqual({ code: 127, signal: null })
-  expect(child.stderr).toBe("callboard: needs Bun or Deno: npm install bun (or put bun or deno on PATH)\n")
-  await using wrong = launch(["x"], folderOf(), { CALLBOARD_RUNTIME: "node" })
+  const here = `but this is Node v${OLDEST_NODE}`
+  expect(child.stderr).toBe(`callboard: needs Bun, Deno, or Node 24 or newer, ${here}: npm install bun\n`)
+  await using forced = launch(["x"], folderOf("bun"), { CALLBOARD_RUNTIME: "node" })
+  expect(await forced.exited).toEqual({ code: 127, signal: null })
+  expect(forced.stderr).toBe(`callboard: CALLBOARD_RUNTIME=node needs Node 24 or newer to start the command, ${here}\n`)
+  await using other = launch(["x"], folderOf("bun"), { CALLBOARD_RUNTIME: "deno" })
+  await other.exited
+  expect(other.stderr).toBe("callboard: needs Deno: npm install deno (or put deno on PATH)\n")
+  await using wrong = launch(["x"], folderOf(), { CALLBOARD_RUNTIME: "perl" })
   expect((await wrong.exited).code).toBe(2)
 })

@@ -1,5 +1,6 @@
 /** Starting, stopping, and being mounted in the application of a user. */
 import { createServer } from "node:net"
+import { createAdaptorServer } from "@hono/node-server"
 import { http } from "callboard"
 import { Hono } from "hono"
 import { afterEach, describe, expect, test } from "vitest"
@@ -82,14 +83,25 @@ describe("stopping", () => {
 })
 
 /** Serves an application as the documentation says, with all that the runtime takes for itself. */
-const serveHere = (fetch: (request: Request, server?: unknown) => Response | Promise<Response>) => {
+const serveHere = async (fetch: (request: Request, server?: unknown) => Response | Promise<Response>) => {
   const bun: unknown = Reflect.get(globalThis, "Bun")
   const deno: unknown = Reflect.get(globalThis, "Deno")
   if (isBun(bun)) {
     const server = bun.serve({ hostname: "127.0.0.1", port: 0, fetch })
     return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) }
   }
-  if (!isDeno(deno)) throw new Error("neither Bun nor Deno")
+  if (!isDeno(deno)) {
+    const server = createAdaptorServer({ fetch })
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
+    const address = server.address()
+    const port = typeof address === "object" ? address?.port : undefined
+    const stop = () =>
+      new Promise<void>((resolve) => {
+        server.close(() => resolve())
+        if ("closeAllConnections" in server) server.closeAllConnections()
+      })
+    return { url: `http://127.0.0.1:${port}`, stop }
+  }
   const stop = new AbortController()
   const options = { hostname: "127.0.0.1", port: 0, signal: stop.signal, onListen: () => undefined }
   const { addr } = deno.serve(options, fetch)
@@ -101,8 +113,8 @@ describe("mounted", () => {
     const running = await start()
     const { body } = await running.submit({ task: "work.hold" })
     const app = new Hono().route("/board", http(running.service.client, { open: true }))
-    const server = serveHere(app.fetch)
-    const plain = serveHere((request) => app.fetch(request))
+    const server = await serveHere(app.fetch)
+    const plain = await serveHere((request) => app.fetch(request))
     try {
       const stream = await fetch(`${plain.url}/board${body.href}/events`)
       const events = stream.text()

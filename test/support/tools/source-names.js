@@ -1,0 +1,18 @@
+/**
+ * Preloaded on Node: the published names mean the sources in the checkout, as on Bun, which reads tsconfig.json, and on Deno. By
+ * itself, Node would look them up in package.json and load dist/, a second copy of the package.
+ */
+
+import { readFileSync } from "node:fs"
+import { registerHooks } from "node:module"
+
+const root = new URL("../../../", import.meta.url)
+/** @type {{ imports: Record<string, string> }} */
+const { imports } = JSON.parse(readFileSync(new URL("deno.json", root), "utf8"))
+
+registerHooks({
+  resolve: (specifier, context, next) => {
+    const source = imports[specifier]
+    return next(source === undefined ? specifier : new URL(source, root).href, context)
+  },
+})
