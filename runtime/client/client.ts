@@ -28,6 +28,7 @@ import {
   type SuspendOptions,
   suspendWorkers,
 } from "../cluster/pausing.ts"
+import { limitQueue, type QueueLimitOptions, queueLimits } from "../cluster/queue-limits.ts"
 import { countJobs, queueStates } from "../cluster/queue-states.ts"
 import { askWorkers, type CommandOptions } from "../cluster/remote-ask.ts"
 import type { AnswerTo, ArgumentsOf, CommandName } from "../cluster/remote-command.ts"
@@ -510,6 +511,20 @@ export class Client implements AsyncDisposable {
     return resumeQueue(this.connection.store, queue)
   }
 
+  /**
+   * Limits how many jobs of a queue run at a time, over all workers: `maxInFlight`, 1 to 100,000; `null` removes the limit. It
+   * holds until it is changed. Running jobs go on, and a job that waits for its time or for its next attempt does not count.
+   * Fails with `invalid-input`.
+   *
+   * @example
+   * ```ts
+   * await client.limitQueue("mail", { maxInFlight: 50 })
+   * ```
+   */
+  async limitQueue(queue: string, options: QueueLimitOptions): Promise<void> {
+    await limitQueue(this.connection.store, queue, options)
+  }
+
   /** Names of the queues that are paused. */
   paused(): Promise<ReadonlyArray<string>> {
     return pausedQueues(this.connection.store)
@@ -574,12 +589,14 @@ export class Client implements AsyncDisposable {
    * transport cannot count. Fails with `TransportError`.
    */
   async queues(): Promise<ReadonlyArray<QueueStats>> {
-    const [counts, listed, paused] = await Promise.all([
+    const { jobs, store } = this.connection
+    const [counts, listed, paused, limits] = await Promise.all([
       queueStates(this.connection),
-      this.connection.jobs.queueNames(),
-      this.paused(),
+      jobs.queueNames(),
+      pausedQueues(store),
+      queueLimits(store),
     ])
-    return counts === undefined ? [] : queueStats(counts, listed, paused, Date.now())
+    return counts === undefined ? [] : queueStats(counts, listed, { paused, limits }, Date.now())
   }
 
   /** The living workers, as they described themselves at their last heartbeat. */

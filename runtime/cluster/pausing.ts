@@ -15,7 +15,7 @@ import { untilHeard } from "../transport/job-store/watch-store.ts"
 import type { Store } from "../transport/store.ts"
 
 /** Value of the entry: since when the queue is paused or the worker suspended, as an ISO time, and the name of the token that did it. */
-const Since = Schema.Struct({ at: Schema.String, by: Schema.optionalKey(Schema.String) })
+export const Since = Schema.Struct({ at: Schema.String, by: Schema.optionalKey(Schema.String) })
 
 /** Paused queues, by name. */
 export const PAUSES = new StoreEntry("pause/", Since)
@@ -28,12 +28,13 @@ const EVERY_WORKER = "*"
 const LIMIT = 10_000
 
 /** The time is that of the transport, with which readers compare it: the clock of this machine may be wrong. */
-const since = async (store: Store, by?: string): Promise<typeof Since.Type> => ({
+export const since = async (store: Store, by?: string): Promise<typeof Since.Type> => ({
   at: new Date(await store.now()).toISOString(),
   ...compact({ by }),
 })
 
-const checkedQueue = (queue: string): string => {
+/** The name of a queue. Fails with `invalid-input`. */
+export const checkedQueue = (queue: string): string => {
   const checked = checkQueueName(queue)
   if (Result.isFailure(checked)) throw new CallboardError("invalid-input", checked.failure.message, { field: "queue" })
   return queue

@@ -4,7 +4,7 @@
  * Reasons that pass: a limit, or the end of another suspect job, lets the task run later. Whether the other reasons ever
  * pass, no worker can know.
  */
-const PASSING_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit", "suspect"] as const
+const PASSING_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit", "queue-limit", "suspect"] as const
 export const DEFERRAL_REASONS = ["unknown-actor", "unsupported", "actor-unhealthy", ...PASSING_REASONS] as const
 
 /** A task may come this much later than its postponement says, in milliseconds. */

@@ -1,4 +1,6 @@
-/** Routes that control queues and workers: pause, purge, suspend, inspect, command, and revoke by header. */
+/** Routes that control queues and workers: pause, limit, purge, suspend, inspect, command, and revoke by header. */
+
+import { parseQueueChanges } from "../cluster/queue-limits.ts"
 import { COMMAND_NAMES, COMMANDS, type CommandName, takesOf } from "../cluster/remote-command.ts"
 import { parseRevoke, type Revocation } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
@@ -41,6 +43,12 @@ const queueRoutes = served(QUEUE_ROUTES, {
   },
   "POST /v1/queues/{id}/resume": async ({ context, id }) => {
     await context.client.resume(id)
+    return undefined
+  },
+  "PATCH /v1/queues/{id}": async (request) => {
+    const { context, caller, id } = request
+    const changes = parseQueueChanges(await bodyOf(request))
+    await context.client.limitQueue(id, { ...changes, ...compact({ by: caller.name }) })
     return undefined
   },
   "POST /v1/queues/{id}/purge": async ({ context, id, query }) =>

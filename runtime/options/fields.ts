@@ -67,10 +67,9 @@ const ruleOf = ({ min, max }: WholeRange): string =>
 export const wholeNumber = (field: string, value: unknown, range: WholeRange, refuse: Refuse = refuseInput): number =>
   isWhole(value, range) ? value : refuse(field, ruleOf(range))
 
-/** The same rule as a schema. */
-export const whole = (range: WholeRange) => {
+/** The same rule as a schema. `message`: what the value must be. */
+export const whole = (range: WholeRange, message: string = ruleOf(range)) => {
   const { min: minimum, max: maximum = Number.MAX_SAFE_INTEGER } = range
-  const message = ruleOf(range)
   return Schema.Number.annotate({ message }).check(
     Schema.isInt({ message }),
     range.max === undefined

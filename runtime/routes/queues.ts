@@ -1,5 +1,6 @@
-/** Routes that control queues: pause, purge, delete, and what waits in them. */
+/** Routes that control queues: pause, limit, purge, delete, and what waits in them. */
 import * as Schema from "effect/Schema"
+import { QueueChanges } from "../cluster/queue-limits.ts"
 import { WaitingJobs } from "../jobs/lists.ts"
 import { PartlyDone } from "../jobs/responses.ts"
 import { bounded, partly } from "./decisions.ts"
@@ -32,6 +33,18 @@ export const QUEUE_ROUTES = {
     summary: "Resume a paused queue",
     scope: "operate",
     responses: [{ status: 204, description: "The queue is no longer paused" }],
+  },
+  "PATCH /v1/queues/{id}": {
+    idDescription: "Name of the queue",
+    operation: "changeQueue",
+    group: "Service",
+    summary: "Limit how many jobs of a queue run at a time, over all workers",
+    description:
+      "The queue need not exist yet. Running jobs continue; a job that waits for its time or for its next attempt does not count.",
+    scope: "operate",
+    body: { "application/json": QueueChanges },
+    responses: [{ status: 204, description: "The limit holds" }],
+    problems: ["invalid-json", "unsupported-content-type", "too-large"],
   },
   "POST /v1/queues/{id}/purge": {
     idDescription: "Name of the queue",

@@ -4,6 +4,7 @@
  */
 import { handlersOf, listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import { pauses } from "../cluster/pausing.ts"
+import { queueLimits } from "../cluster/queue-limits.ts"
 import { statesOf } from "../cluster/queue-states.ts"
 import type { Connection } from "../connection/connection.ts"
 import { compact } from "../protocol/compact.ts"
@@ -202,23 +203,26 @@ export class Overview {
     const { jobs, store } = this.#connection
     if (jobs.queues === undefined) return undefined
     const now = await this.now()
-    const [counts, listed, paused, workers, recent, samples] = await Promise.all([
+    const [counts, listed, paused, limits, workers, recent, samples] = await Promise.all([
       this.#queueStates(),
       jobs.queueNames(),
       pauses(store),
+      queueLimits(store),
       this.workers(),
       this.#recent(now),
       this.#reader.depths(now - (RATE_MINUTES + 1) * MINUTE_MS, now, now),
     ])
     const facts = {
       paused,
+      limits,
       workers,
       counted: recent.byQueue,
       minutes: recent.minutes,
       samples: samples.filter(({ at }) => at >= now - (RATE_MINUTES + 1) * MINUTE_MS),
       now,
     }
-    return queueStats(counts, listed, [...paused.keys()], now).map((queue) => queueDetails(queue, facts))
+    const set = { paused: [...paused.keys()], limits }
+    return queueStats(counts, listed, set, now).map((queue) => queueDetails(queue, facts))
   }
 
   /** Counts of the last whole minutes, and in how many of them a worker was there. */

@@ -5,9 +5,16 @@ import { type Bin, type DepthSample, sampleOf } from "./entries.ts"
 import type { QueueDetails, QueueStats } from "./schema.ts"
 import { MINUTE_MS } from "./tally.ts"
 
+/** When the queue was paused or limited, and the name of the token that did it. */
+interface Change {
+  readonly at: string
+  readonly by?: string
+}
+
 /** What is known of the queues besides what waits in them now. */
 export interface QueueFacts {
-  readonly paused: ReadonlyMap<string, { readonly at: string; readonly by?: string }>
+  readonly paused: ReadonlyMap<string, Change>
+  readonly limits: ReadonlyMap<string, Change>
   readonly workers: ReadonlyArray<Pick<WorkerDescription, "queues" | "concurrency">>
   /** Counts of the last minutes by queue, and how many minutes these are. */
   readonly counted: ReadonlyMap<string, Bin>
@@ -25,12 +32,14 @@ const STEADY = 0.05
 const MIN_CHANGE = 5
 
 export const queueDetails = (queue: QueueStats, facts: QueueFacts): QueueDetails => {
-  const { paused, workers } = facts
+  const { paused, limits, workers } = facts
   const pause = paused.get(queue.name)
+  const limit = limits.get(queue.name)
   const serving = workers.filter(({ queues }) => queues.includes(queue.name))
   return {
     ...queue,
     ...(pause === undefined ? {} : { pausedSince: pause.at, ...compact({ pausedBy: pause.by }) }),
+    ...(limit === undefined ? {} : { limitedSince: limit.at, ...compact({ limitedBy: limit.by }) }),
     ...flowOf(queue, facts),
     handlers: serving.reduce((sum, { concurrency }) => sum + concurrency, 0),
     workers: serving.length,

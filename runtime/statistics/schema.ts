@@ -181,6 +181,11 @@ export type Pulse = typeof PulseSchema.Type
 const QueueStats = Schema.Struct({
   name: Schema.String,
   paused: Schema.Boolean,
+  maxInFlight: Schema.optionalKey(
+    Schema.Int.annotate({
+      description: "How many of its jobs may run at a time, over all workers; absent: any number",
+    }),
+  ),
   depth: Count.annotate({
     description: "Waiting tasks that are due, including those that wait in a worker for a handler or a limit",
   }),
@@ -198,6 +203,8 @@ const QueueDetails = Schema.Struct({
   ...QueueStats.fields,
   pausedSince: Schema.optionalKey(Schema.String),
   pausedBy: Schema.optionalKey(Schema.String.annotate({ description: "Name of the token that paused it" })),
+  limitedSince: Schema.optionalKey(Schema.String),
+  limitedBy: Schema.optionalKey(Schema.String.annotate({ description: "Name of the token that set `maxInFlight`" })),
   perMinute: Schema.optionalKey(
     Schema.Struct({ in: Schema.Finite, out: Schema.Finite }).annotate({
       description: "Tasks that arrived and were done, over the last five minutes",

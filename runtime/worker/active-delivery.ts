@@ -87,9 +87,16 @@ export class ActiveDelivery {
     this.#actor = actor
   }
 
-  /** The handler has a place in a limit until {@link release}. */
+  /** The handler has a place in a limit until {@link release}. One that runs already may get a place in another one. */
   admit(permit: () => void): void {
-    this.#permit = permit
+    const before = this.#permit
+    this.#permit =
+      before === undefined
+        ? permit
+        : () => {
+            before()
+            permit()
+          }
   }
 
   /** Releases what the handler uses. Called when it has really ended or was never called. */

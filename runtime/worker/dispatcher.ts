@@ -18,6 +18,7 @@ import type { Claim, ClaimAnswer, JobDelivery, Settlement } from "../transport/j
 import { type ActiveDelivery, type HandlerRun, jobFields } from "./active-delivery.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
+import type { QueueSubscription } from "./fetch/queue-subscription.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeasedRuns, type LeaseKeeper, type Stallable, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
@@ -60,9 +61,12 @@ export interface DispatcherOptions {
   readonly isRevoked: PreparationOptions["isRevoked"]
   /** Whether the meta data of a job was changed before its first attempt. */
   readonly isChanged: PreparationOptions["isChanged"]
-  /** Whether tasks of a queue may start now. */
-  readonly allows: (queue: string) => boolean
+  readonly subscription: Pick<QueueSubscription, "allows" | "setFull">
 }
+
+/** Whether the run of a delivery has begun, and its handler may still run. */
+const isRunning = ({ fiber, phase, run }: ActiveDelivery): boolean =>
+  fiber !== undefined && (phase === "running" || run?.pending !== undefined)
 
 /** Delay for a redelivered task that this worker has not finished with yet. */
 const REDELIVERY_MS = 1_000
@@ -127,6 +131,7 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
       buffer,
       deliveries: this,
       postponements: this.postponements,
+      subscription: options.subscription,
       isRevoked: options.isRevoked,
     })
     const preparing: PreparationOptions = {
@@ -176,7 +181,7 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
     this.#buffer.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
     // Their queue may have been paused, or the worker stopped, since the pull began.
-    this.handBack((active) => this.#closed || !this.#options.allows(active.delivery.queue))
+    this.handBack((active) => this.#closed || !this.#options.subscription.allows(active.delivery.queue))
     // A pull that was cut short, since a queue was paused, may bring what the pull after it was sent for as well.
     this.#handBackEach(this.#buffer.takeBeyondMaxJobs())
     this.pump()
@@ -304,6 +309,11 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
     return target.found
   }
 
+  /** Replaces the limits of queues: how many of their jobs may run at a time on all workers, by queue. */
+  limitQueues(limits: ReadonlyMap<string, number>): void {
+    this.#limiter.limitQueues(limits)
+  }
+
   /** Starts handlers while there are free slots and tasks that may run. */
   pump(): void {
     // A handler that ends at once calls this method again. The running loop then uses its slot, so that the stack does
@@ -330,7 +340,7 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
   readonly #start = (active: ActiveDelivery, hasWaited: boolean): void => {
     const limiter = this.#limiter
     if (hasWaited) startRun(this.#run, active, limiter.grant(active))
-    else if (limiter.isUsed) this.#ask(active)
+    else if (limiter.concerns(active.delivery.queue)) this.#ask(active)
     else startRun(this.#run, active)
   }
 
@@ -382,7 +392,7 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
 
   /** Makes a task that may not start yet wait for its limit, without a slot, or postpones it. */
   #waitForLimit(active: ActiveDelivery, admission: Admission): void {
-    if (active.stop !== undefined || this.#closed || !this.#options.allows(active.delivery.queue)) {
+    if (active.stop !== undefined || this.#closed || !this.#options.subscription.allows(active.delivery.queue)) {
       this.#buffer.handlerEnded(active)
       if (active.stop === "superseded") this.#ender.dropUnstarted(active)
       else if (active.stop === "cancelled") this.#ender.ack(active)
@@ -396,6 +406,10 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
     if (postponed === undefined) return
     this.#buffer.stopWaiting(postponed.active, "settling")
     this.#ender.end(postponed.active, this.#postpone(postponed))
+  }
+
+  runningIn(queue: string): ReadonlyArray<ActiveDelivery> {
+    return this.#buffer.held.values().filter((active) => active.delivery.queue === queue && isRunning(active))
   }
 
   stopWaiting(active: ActiveDelivery): void {

@@ -28,7 +28,7 @@ import { TransportError } from "../transport/mod.ts"
 import { sleep, waitFor } from "../transport/timers.ts"
 import type { ActiveDelivery } from "./active-delivery.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
-import { followPauses, Revoker } from "./control/followers.ts"
+import { followQueues, Revoker } from "./control/followers.ts"
 import { Registry } from "./control/registry.ts"
 import { serveRemoteControl } from "./control/remote-control.ts"
 import { WorkerSnapshot } from "./control/snapshot.ts"
@@ -153,8 +153,9 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       revoker,
       changed,
     })
-    // Pauses and revocations are asked for while the worker takes its name.
+    // Pauses, limits of queues and revocations are asked for while the worker takes its name.
     const onChange = () => void dispatcher.handBack((active) => !subscription.allows(active.delivery.queue))
+    const onLimits = (limits: ReadonlyMap<string, number>) => dispatcher.limitQueues(limits)
     // An outage does not keep the worker from starting: it goes by the clock of its machine until the transport has
     // answered.
     const told = ask().catch(() => undefined)
@@ -162,7 +163,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       told,
       revoker.ready,
       changed.ready,
-      followPauses({ connection, name, subscription, onChange, log, signal }),
+      followQueues({ connection, name, subscription, onChange, onLimits, log, signal }),
     ])
     yield* step(() => processes.checkStart(options.actors))
     registry.onDescribed = (described) => dispatcher.described(described)
@@ -203,8 +204,8 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     }
     yield* Effect.addFinalizer(() => Effect.promise(() => drain(dispatcher, core, hurry.signal)))
     yield* consumerOf(core, { dispatcher, size, connectivity, isBusy, stopCondition, known, setListening })
-    // Handlers start once pauses and revocations are known. This part is released first: no further handler starts, and
-    // the worker is reported as stopping.
+    // Handlers start once pauses, limits of queues and revocations are known. This part is released first: no further
+    // handler starts, and the worker is reported as stopping.
     yield* part(
       () => void known.then(() => dispatcher.open()),
       () => {
@@ -330,8 +331,7 @@ const dispatcherOf = (
   const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
     revoker.isRevoked(task) || options.external?.isRevoked(task) === true
   const isChanged = (id: string) => changed.entries.size > 0 && changed.entries.has(CHANGED.key(id))
-  const allows = (queue: string) => subscription.allows(queue)
-  const asked = { peers, isRevoked, isChanged, allows, holder: holderOf(snapshot.describe()) }
+  const asked = { peers, isRevoked, isChanged, subscription, holder: holderOf(snapshot.describe()) }
   return part(
     () => new Dispatcher({ ...parts, ...asked, worker: options, pool, buffer }),
     async (made) => {
@@ -451,7 +451,7 @@ interface ConsumerParts {
   /** Whether more tasks may be queued by this worker at any moment. */
   readonly isBusy: () => boolean
   readonly stopCondition: StopCondition
-  /** Resolves once pauses and revocations are known. */
+  /** Resolves once pauses, limits of queues and revocations are known. */
   readonly known: Promise<unknown>
   readonly setListening: (listening: boolean) => void
 }

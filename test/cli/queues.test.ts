@@ -70,6 +70,27 @@ test("S196 a raw line per queue; without a server a message", { timeout: 60_000 
   expect(away.stderr).toMatch(/cannot connect to 127\.0\.0\.1:1/)
 })
 
+test("queue --max-in-flight limits a queue", { timeout: 60_000 }, async () => {
+  await project.json("submit", "math.echo", "1")
+  expect((await project.ask("queue", "default", "--max-in-flight", "50")).stdout).toBe(
+    "default  at most 50 at a time\n",
+  )
+  expect((await project.ask("queues")).stdout).toContain("at most 50 at a time")
+  expect(await project.json("queue", "default", "--max-in-flight", "none")).toEqual({
+    queue: "default",
+    maxInFlight: null,
+  })
+  expect((await project.ask("queues")).stdout).not.toContain("at a time")
+  for (const wrong of ["0", "100001", "x", "-1", "1.5", "null", ""]) {
+    const refused = await project.ask("queue", "default", "--max-in-flight", wrong)
+    expect(refused.code, wrong).toBe(2)
+    expect(refused.stderr).toContain("maxInFlight: must be a whole number from 1 to 100000, or null")
+  }
+  const unknown = await project.ask("queue", "defualt", "--max-in-flight", "5")
+  expect(unknown.stderr).toContain("no queue defualt is known (did you mean default?)")
+  expect(unknown.stderr).toContain("it is limited anyway")
+})
+
 test("S198 empty, requeue, suspend and resume", { timeout: 60_000 }, async () => {
   for (let n = 0; n < 2; n++) await project.json("submit", "math.fail")
   await burst()

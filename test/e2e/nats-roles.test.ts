@@ -136,6 +136,9 @@ describe("the roles of the account file", () => {
     await eventually(async () => (await runs.find())?.state === "started", { message: "it runs" })
     expect(await refusal(submitter.control("shutdown"))).toEqual(missing("callboard.news.control"))
     expect(await refusal(submitter.pause("default"))).toEqual(missing("callboard.k.pause%2f.default"))
+    expect(await refusal(submitter.limitQueue("default", { maxInFlight: null }))).toEqual(
+      missing("callboard.k.queue-limit%2f.default"),
+    )
     expect(await refusal(submitter.suspend())).toEqual(missing("callboard.k.suspend%2f."))
     expect(await refusal(submitter.revoke({ header: "tenant", values: ["acme"] }))).toEqual(
       missing("callboard.k.revocation%2f"),
@@ -197,6 +200,9 @@ describe("the roles of the account file", () => {
     })
     expect(await refusal(reader.control("shutdown"))).toEqual(missing("callboard.news.control"))
     expect(await refusal(reader.pause("default"))).toEqual(missing("callboard.k.pause%2f.default"))
+    expect(await refusal(reader.limitQueue("default", { maxInFlight: null }))).toEqual(
+      missing("callboard.k.queue-limit%2f.default"),
+    )
     expect(await refusal(reader.job(other.id).cancel())).toEqual(
       missing("callboard.x.cancelled.other.tasks%2elimited.%."),
     )
@@ -209,6 +215,9 @@ describe("the roles of the account file", () => {
     expect(await worker.control("ping")).toEqual([{ worker: "worker-1", value: "pong" }])
     expect(await refusal(worker.control("shutdown"))).toEqual(missing("callboard.news.control"))
     expect(await refusal(worker.pause("default"))).toEqual(missing("callboard.k.pause%2f.default"))
+    expect(await refusal(worker.limitQueue("default", { maxInFlight: null }))).toEqual(
+      missing("callboard.k.queue-limit%2f.default"),
+    )
     expect(await refusal(worker.suspend("worker-1"))).toEqual(missing("callboard.k.suspend%2f.worker-1"))
     expect(await refusal(worker.revoke({ header: "tenant", values: ["acme"] }))).toEqual(
       missing("callboard.k.revocation%2f"),

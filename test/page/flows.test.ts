@@ -31,6 +31,27 @@ test("the view of a job says why it waits, and offers the remedy", async () => {
   await page.locator("h1").getByText("Succeeded").waitFor()
 })
 
+test("the view of a queue limits how many of its jobs run at a time", async () => {
+  const board = await boardOf()
+  await board.submit("work.echo", { n: 1 })
+  const page = await visit(board.url, "/queues/default", { expected: statuses(400) })
+  const field = page.getByLabel("At a time, at most")
+  const limit = async () => (await board.ask("GET", "/v1/queues")).body.queues[0].maxInFlight
+  await field.fill("7")
+  await page.getByRole("button", { name: "Limit" }).click()
+  await page.getByText("Limit default: done").waitFor()
+  expect(await limit()).toBe(7)
+  await page.reload()
+  await eventually(async () => (await field.inputValue()) === "7", { message: "it is shown" })
+  await field.fill("many")
+  await field.press("Enter")
+  await page.getByText("maxInFlight: must be a whole number from 1 to 100000, or null").waitFor()
+  expect(await limit()).toBe(7)
+  await field.fill("")
+  await field.press("Enter")
+  await eventually(async () => (await limit()) === undefined, { message: "it is removed" })
+})
+
 test("the view of a failed job shows its error, and R retries the job", async () => {
   const board = await boardOf()
   const id = await board.ended("mailer.send", { to: "ceo@acme.test" })

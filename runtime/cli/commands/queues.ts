@@ -1,5 +1,5 @@
 /**
- * The commands about queues: `callboard queues` and `queue` show them, `pause`, `resume`, `purge` and `delete-queue` change them.
+ * The commands about queues: `callboard queues` and `queue` show them, `queue --max-in-flight`, `pause`, `resume`, `purge` and `delete-queue` change them.
  */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
@@ -29,17 +29,33 @@ const rawLines = async (client: Client): Promise<ReadonlyArray<string>> =>
 const wholeOf = (name: string, text: string): number =>
   /^\d{1,9}$/.test(text) ? Number(text) : wrongUsage(`--${name} ${text}: must be a whole number`)
 
-/** `callboard queue QUEUE`: the jobs that wait, as they will be taken. */
+/** `--max-in-flight`: a number, or `none`. Text that is no number becomes one that is refused as every other wrong one. */
+const maxInFlightOf = (text: string): number | null => {
+  if (text === "none") return null
+  return /^\d+$/.test(text) ? Number(text) : Number.NaN
+}
+
+/** `callboard queue QUEUE`: the jobs that wait, as they will be taken, or its limit is set. */
 export const addQueue = (program: Command): void => {
   const command = program
     .command("queue")
-    .description("list the waiting jobs of a queue, in the order in which workers take them")
+    .description("list the waiting jobs of a queue, in the order in which workers take them, or limit the queue")
     .argument("<queue>", "the queue")
     .option("--offset <count>", "skip this many jobs", "0")
     .option("--limit <count>", "number of jobs on a page", "50")
+    .option("--max-in-flight <count>", "limit how many of its jobs run at a time, over all workers; none: no limit")
   runs(command, async ({ output, withClient }) => {
     const [queue = ""] = command.args
-    const given = command.opts<{ readonly offset: string; readonly limit: string }>()
+    const given = command.opts<{ readonly offset: string; readonly limit: string; readonly maxInFlight?: string }>()
+    if (given.maxInFlight !== undefined) {
+      const maxInFlight = maxInFlightOf(given.maxInFlight)
+      await withClient(async (client) => {
+        await client.limitQueue(queue, { maxInFlight })
+        await noteUnknownQueue(client, queue, "limited", output)
+      })
+      if (output.json) return output.document({ queue, maxInFlight })
+      return output.line(`${queue}  ${maxInFlight === null ? "no limit" : `at most ${maxInFlight} at a time`}`)
+    }
     const offset = wholeOf("offset", given.offset)
     const range = { offset, limit: wholeOf("limit", given.limit) }
     const ids = await withClient((client) => client.waiting(queue, range))
@@ -71,7 +87,10 @@ export const addQueues = (program: Command): void => {
         String(queue.running),
         String(queue.inFlight),
         queue.oldestAge === undefined ? "" : spanText(queue.oldestAge * 1_000),
-        queue.paused ? output.paint("paused", "yellow") : "",
+        [
+          ...(queue.paused ? [output.paint("paused", "yellow")] : []),
+          ...(queue.maxInFlight === undefined ? [] : [`at most ${queue.maxInFlight} at a time`]),
+        ].join(", "),
       ])
     output.table(["NAME", "DEPTH", "SCHEDULED", "RUNNING", "IN FLIGHT", "OLDEST", ""], rows, "no queues")
   })
@@ -95,12 +114,12 @@ const addQueueCommand = (
 }
 
 /** Warns that the name of a queue may be misspelt: it has no tasks, and no worker takes from it. */
-const noteUnknownQueue = async (client: Client, queue: string, output: Output): Promise<void> => {
+const noteUnknownQueue = async (client: Client, queue: string, done: string, output: Output): Promise<void> => {
   const [queues, workers] = await Promise.all([client.queues(), client.workers()])
   const known = new Set([...queues.map(({ name }) => name), ...workers.flatMap((worker) => worker.queues)])
   if (known.has(queue)) return
   output.note(
-    `no queue ${queue} is known${didYouMean(queue, known)}: it has no tasks and no worker consumes it; it is paused anyway`,
+    `no queue ${queue} is known${didYouMean(queue, known)}: it has no tasks and no worker consumes it; it is ${done} anyway`,
   )
 }
 
@@ -175,7 +194,7 @@ export const addPausing = (program: Command): void => {
   const pause = "pause queues: they accept tasks, but workers take none"
   addQueueCommand(program, "pause", pause, "paused", async (client, queue, output) => {
     await client.pause(queue)
-    await noteUnknownQueue(client, queue, output)
+    await noteUnknownQueue(client, queue, "paused", output)
   })
   addQueueCommand(program, "resume", "resume paused queues", "resumed", (client, queue) => client.resume(queue))
   addPurge(program, "purge", "cancel all waiting jobs of a queue", (client, queue, options) =>

@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import { listActors, listWorkers, WorkerDescription } from "../../cluster/directory.ts"
 import { isSuspended, pausedQueues, suspensions } from "../../cluster/pausing.ts"
 import { DEFERRAL_REASONS } from "../../cluster/postponements.ts"
+import { QUEUE_LIMITS } from "../../cluster/queue-limits.ts"
 import { askWorkers } from "../../cluster/remote-ask.ts"
 import type { Reply } from "../../cluster/remote-command.ts"
 import type { Connection } from "../../connection/connection.ts"
@@ -81,25 +82,28 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   }
   const askAll = (command: string, given: object = {}) =>
     orUnknown(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
-  const [parents, paused, keys, living, actors, stats, reserved, postponements, waiting] = await Promise.all([
-    record.state === "deferred" ? orUnknown(parentsOf(connection, record)) : undefined,
-    orUnknown(pausedQueues(store)),
-    orUnknown(suspensions(store)),
-    orUnknown(listWorkers(store)),
-    orUnknown(listActors(store)),
-    askAll("stats"),
-    askAll("reserved"),
-    askAll("put-off", { id: record.id }),
-    // Only a job that is due has a position in its queue.
-    record.state === "queued" ? orUnknown(jobs.waiting?.({ queue: record.queue }, MAX_AHEAD + 1)) : undefined,
-  ])
+  const [parents, paused, queueLimit, keys, living, actors, stats, reserved, postponements, waiting] =
+    await Promise.all([
+      record.state === "deferred" ? orUnknown(parentsOf(connection, record)) : undefined,
+      orUnknown(pausedQueues(store)),
+      orUnknown(QUEUE_LIMITS.get(store, record.queue)),
+      orUnknown(suspensions(store)),
+      orUnknown(listWorkers(store)),
+      orUnknown(listActors(store)),
+      askAll("stats"),
+      askAll("reserved"),
+      askAll("put-off", { id: record.id }),
+      // Only a job that is due has a position in its queue.
+      record.state === "queued" ? orUnknown(jobs.waiting?.({ queue: record.queue }, MAX_AHEAD + 1)) : undefined,
+    ])
   const workers = living === undefined ? undefined : latest(living, stats ?? [])
   const served = new Set(workers?.flatMap((worker) => worker.actors))
   return {
     now: Date.now(),
     record,
     ...target((name) => served.has(name)),
-    ...compact({ parents, paused, suspended: keys && suspendedOf(keys, workers ?? []), workers, actors }),
+    ...compact({ parents, paused, maxInFlight: queueLimit?.value?.maxInFlight }),
+    ...compact({ suspended: keys && suspendedOf(keys, workers ?? []), workers, actors }),
     reservedBy: (reserved ?? []).filter(({ value }) => holds(value, record.id)).map(({ worker }) => worker),
     postponements: (postponements ?? []).flatMap(({ worker, value }) =>
       notesIn(value).map((note) => ({ ...note, worker })),

@@ -33,6 +33,7 @@ const CAUSES = [
   "rate-limit",
   "concurrency-limit",
   "tenant-limit",
+  "queue-limit",
   "suspect",
   "reserved",
   "behind",
@@ -117,6 +118,8 @@ export interface WaitFacts {
   readonly parents?: ReadonlyArray<{ readonly id: string; readonly state?: State }>
   /** Queues that are paused. */
   readonly paused?: ReadonlyArray<string>
+  /** How many jobs of its queue may run at a time, if that is limited. */
+  readonly maxInFlight?: number
   /** Names of workers that are suspended. */
   readonly suspended?: ReadonlyArray<string>
   /** All living workers. */

@@ -418,7 +418,7 @@ const withNotes = (obstacles: ReadonlyArray<WaitCause>, facts: WaitFacts): Reado
 
 const noteCause = (note: NonNullable<WaitFacts["postponements"]>[number], facts: WaitFacts): WaitCause => {
   const { reason, worker, until, detail, waits = false } = note
-  const { actor, now } = facts
+  const { actor, now, record } = facts
   const method = `${actor}.${facts.method}`
   const again = waits
     ? `worker ${worker} holds it and starts it when the limit allows`
@@ -431,6 +431,7 @@ const noteCause = (note: NonNullable<WaitFacts["postponements"]>[number], facts:
     "rate-limit": `${method} is at its rate limit (${detail}): ${again}`,
     "concurrency-limit": `${method} is at its concurrency limit (${detail}): ${atLatest}`,
     "tenant-limit": `waiting for the limit of its tenant (${method}: ${detail}): ${atLatest}`,
+    "queue-limit": `queue ${record.queue} is at its limit (${detail}): ${atLatest}`,
     suspect: `${detail}: jobs that may have killed their worker run one at a time on ${worker}; ${again}`,
   }
   return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
@@ -438,7 +439,7 @@ const noteCause = (note: NonNullable<WaitFacts["postponements"]>[number], facts:
 
 /** Causes by the position in the queue: the jobs before it, and workers without a free handler. */
 const turn = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
-  const { record, workers = [], reservedBy = [], position } = facts
+  const { record, workers = [], reservedBy = [], position, maxInFlight } = facts
   const { queue } = record
   const able = servingOf(facts, workers).filter(({ queues, state }) => queues.includes(queue) && state !== "stopping")
   const [holder] = reservedBy
@@ -447,9 +448,12 @@ const turn = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   if (notesOf(facts).length > 0) return []
   const causes: Array<WaitCause> = []
   const { ahead = 0, more = false } = position?.inQueue ?? {}
-  if (ahead > 0) causes.push(behind(queue, ahead, more))
+  const limit = maxInFlight !== undefined && runningOf(queue, workers) >= maxInFlight ? maxInFlight : undefined
+  if (ahead > 0) causes.push(behind(queue, ahead, more, limit))
   const active = able.filter(({ name }) => facts.suspended?.includes(name) !== true)
   if (active.length > 0 && active.every(isFull)) causes.push(full(queue, active))
+  // Workers pull no more of a queue that is at its limit.
+  if (limit !== undefined && position?.inQueue !== undefined) causes.push(limited(queue, limit))
   return causes
 }
 
@@ -457,12 +461,28 @@ const turn = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
 const isFull = ({ inFlight, capacity = Number.POSITIVE_INFINITY, room }: WorkerDescription): boolean =>
   room === undefined ? inFlight >= capacity : room === 0
 
-const behind = (queue: string, ahead: number, more: boolean): WaitCause => {
+/** How many handlers run tasks of a queue. */
+const runningOf = (queue: string, workers: ReadonlyArray<WorkerDescription>): number =>
+  workers.reduce((sum, { byQueue }) => sum + (byQueue?.[queue]?.running ?? 0), 0)
+
+const limited = (queue: string, maxInFlight: number): WaitCause => ({
+  code: "queue-limit",
+  message: `queue ${queue} is at its limit: ${maxInFlight} of its jobs run at a time across all workers; ${raise(queue)}`,
+  queue,
+})
+
+const raise = (queue: string): string => `to change that: callboard queue ${shellWord(queue)} --max-in-flight COUNT`
+
+const behind = (queue: string, ahead: number, more: boolean, maxInFlight: number | undefined): WaitCause => {
   const count = `${more ? "at least " : ""}${ahead.toLocaleString("en")}`
   const one = ahead === 1
+  const advice =
+    maxInFlight === undefined
+      ? "to start it sooner, add workers or raise their concurrency (callboard control pool-grow)"
+      : `${maxInFlight} of them run at a time across all workers; ${raise(queue)}`
   return {
     code: "behind",
-    message: `${count} ${one ? "job is" : "jobs are"} ahead of it in queue ${queue}: to start it sooner, add workers or raise their concurrency (callboard control pool-grow)`,
+    message: `${count} ${one ? "job is" : "jobs are"} ahead of it in queue ${queue}: ${advice}`,
     queue,
     jobs: ahead,
     ...(more ? { atLeast: true } : {}),

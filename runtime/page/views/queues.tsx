@@ -1,11 +1,12 @@
+import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { WorkerView } from "../../cluster/directory.ts"
 import type { QueueDetails } from "../../statistics/schema.ts"
 import { useLoad } from "../load.ts"
 import { busyOf } from "../numbers.ts"
-import { Empty, Panel, Part } from "../parts/basic.tsx"
+import { ActionButton, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Icon } from "../parts/icon.tsx"
-import { PauseToggle } from "../parts/notice.tsx"
+import { PauseToggle, runAction } from "../parts/notice.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Crumb, Head, View } from "../parts/view.tsx"
 import { href } from "../router.ts"
@@ -34,13 +35,15 @@ const LONG = 60
 
 const isBehind = ({ oldestAge = 0, paused }: QueueDetails): boolean => !paused && oldestAge >= LONG
 
+const changed = (name: string | undefined, since: string | undefined): string => {
+  const by = name === undefined ? "" : ` by ${name}`
+  return since === undefined ? by : `${by}, ${relative(Date.parse(since), now.value)}`
+}
+
 /** Describes whether the queue grows or shrinks, or why nothing leaves it. */
 const trendOf = (queue: QueueDetails): string => {
   const { paused, pausedBy, pausedSince, depth, perMinute, trend, emptyAt, workers } = queue
-  if (paused) {
-    const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
-    return pausedSince === undefined ? `paused${by}` : `paused${by}, ${relative(Date.parse(pausedSince), now.value)}`
-  }
+  if (paused) return `paused${changed(pausedBy, pausedSince)}`
   if (workers === 0 && depth > 0) return "no worker consumes it"
   if (trend === "growing" && perMinute !== undefined) return `grows by ${short(perMinute.in - perMinute.out)}/min`
   if (trend === "draining" && emptyAt !== undefined) return `empty ${relative(Date.parse(emptyAt), now.value)}`
@@ -57,6 +60,50 @@ const PauseButton = ({ queue: { name, paused } }: { readonly queue: QueueDetails
     command={(verb) => ({ method: "POST", path: `/v1/queues/${encodeURIComponent(name)}/${verb}` })}
   />
 )
+
+/** The field that limits how many jobs of a queue run at a time; empty: any number. */
+const LimitField = ({ queue: { name, maxInFlight } }: { readonly queue: QueueDetails }): JSX.Element => {
+  const typed = useSignal<string | undefined>(undefined)
+  const text = typed.value ?? (maxInFlight === undefined ? "" : String(maxInFlight))
+  const path = `/v1/queues/${encodeURIComponent(name)}`
+  // The service refuses text that is no number.
+  const body = { maxInFlight: text === "" ? null : Number(text) || text }
+  const limit = async (): Promise<void> => {
+    if (await runAction(`Limit ${name}`, "PATCH", path, {}, body)) typed.value = undefined
+  }
+  return (
+    <form
+      class="row"
+      onSubmit={(event) => {
+        event.preventDefault()
+        void limit()
+      }}
+    >
+      <label class="row small mid">
+        At a time, at most
+        <input
+          class="fld"
+          inputMode="numeric"
+          size={8}
+          placeholder="any number"
+          value={text}
+          onInput={(event) => {
+            typed.value = event.currentTarget.value
+          }}
+        />
+      </label>
+      <ActionButton
+        scope="operate"
+        class="small"
+        title={`Limit ${name}`}
+        command={{ method: "PATCH", path, body }}
+        onClick={() => void limit()}
+      >
+        Limit
+      </ActionButton>
+    </form>
+  )
+}
 
 const PausedTag = (): JSX.Element => (
   <span class="tag">
@@ -257,7 +304,14 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                       {name} {queue?.paused === true && <PausedTag />}
                     </>
                   }
-                  tools={queue !== undefined && <PauseButton queue={queue} />}
+                  tools={
+                    queue !== undefined && (
+                      <>
+                        <LimitField queue={queue} />
+                        <PauseButton queue={queue} />
+                      </>
+                    )
+                  }
                 >
                   {queue === undefined ? (
                     <span>This queue does not exist: it has no tasks, and no worker consumes it.</span>
@@ -279,6 +333,9 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                         </span>
                       )}
                       {trendOf(queue) !== "" && <span>{trendOf(queue)}</span>}
+                      {queue.limitedSince !== undefined && (
+                        <span>limited{changed(queue.limitedBy, queue.limitedSince)}</span>
+                      )}
                     </>
                   )}
                 </Head>

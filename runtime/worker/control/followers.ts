@@ -1,9 +1,10 @@
 /**
- * What a worker follows in the store: paused queues and suspensions, which are applied to its queue subscription, and
- * revocations by header.
+ * What a worker follows in the store: paused queues and suspensions, which are applied to its queue subscription, the limits of
+ * queues, and revocations by header.
  */
 import type { StoreEntry } from "../../async/store-entry.ts"
 import { isSuspended, PAUSES, SUSPENSIONS } from "../../cluster/pausing.ts"
+import { QUEUE_LIMITS } from "../../cluster/queue-limits.ts"
 import { REVOCATIONS, type Revocation, revocationOf, revocationOfMessage } from "../../cluster/revocation.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { StoreMirror } from "../../connection/store-watch.ts"
@@ -14,20 +15,25 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { HeldDeliveries } from "../active-delivery.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 
-interface PauseFollowerOptions {
+interface QueueFollowerOptions {
   readonly connection: Connection
   /** Name of the worker. */
   readonly name: string
   readonly subscription: QueueSubscription
-  /** Called after each change. */
+  /** Called after each change of the subscription. */
   readonly onChange: () => void
+  /** Called with how many jobs may run at a time, by queue. */
+  readonly onLimits: (limits: ReadonlyMap<string, number>) => void
   readonly log: Log
   readonly signal: AbortSignal
 }
 
-/** Starts to follow pauses and suspensions. Resolves once the present pauses are known; until then no task may be pulled. */
-export const followPauses = async (options: PauseFollowerOptions): Promise<void> => {
-  const { connection, name, subscription, onChange, log, signal } = options
+/**
+ * Starts to follow pauses, suspensions and limits of queues. Resolves once the present ones are known; until then no task may
+ * start.
+ */
+export const followQueues = async (options: QueueFollowerOptions): Promise<void> => {
+  const { connection, name, subscription, onChange, onLimits, log, signal } = options
   const mirror = <A>({ prefix }: StoreEntry<A>, change: (names: ReadonlyArray<string>) => void): StoreMirror<true> => {
     const entries = new StoreMirror<true>({
       connection,
@@ -45,7 +51,16 @@ export const followPauses = async (options: PauseFollowerOptions): Promise<void>
   }
   const paused = mirror(PAUSES, (names) => subscription.pause(names))
   const suspended = mirror(SUSPENSIONS, (names) => subscription.suspend(isSuspended(names, name)))
-  await Promise.all([paused.ready, suspended.ready])
+  const limits = new StoreMirror({
+    connection,
+    prefix: QUEUE_LIMITS.prefix,
+    decode: (value) => QUEUE_LIMITS.decode(value)?.maxInFlight,
+    onChange: () =>
+      onLimits(new Map([...limits.entries].map(([key, max]) => [key.slice(QUEUE_LIMITS.prefix.length), max]))),
+    log,
+    signal,
+  })
+  await Promise.all([paused.ready, suspended.ready, limits.ready])
 }
 
 interface RevokerOptions {

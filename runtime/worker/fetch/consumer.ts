@@ -87,7 +87,7 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
     const { queues, waitsForActors } = subscription
     if (queues.length === 0 && !lost) {
       answered()
-      if (options.burst) options.onEmpty()
+      if (options.burst && !subscription.isFull) options.onEmpty()
       await sleep(waitsForActors || options.burst ? IDLE_WAIT_MS : MAX_TIMER_MS, interruption.signal)
       continue
     }

@@ -14,6 +14,7 @@ export class QueueSubscription {
   readonly #isIdle: (queue: string) => boolean
   #listed: ReadonlyArray<string>
   #paused: ReadonlySet<string> = new Set()
+  readonly #full = new Set<string>()
   #suspended = false
   #stuck = false
   readonly #listeners = new Set<() => void>()
@@ -39,7 +40,12 @@ export class QueueSubscription {
 
   /** The queues to pull from now. */
   get queues(): ReadonlyArray<string> {
-    return this.#open.filter((queue) => !this.#isIdle(queue))
+    return this.#open.filter((queue) => !this.#full.has(queue) && !this.#isIdle(queue))
+  }
+
+  /** Whether a queue is left out because enough of its tasks wait here for its limit. */
+  get isFull(): boolean {
+    return this.#full.size > 0
   }
 
   /** Whether a queue is left out because of unhealthy actors. Their recovery is not announced. */
@@ -85,6 +91,12 @@ export class QueueSubscription {
   pause(queues: Iterable<string>): void {
     this.#paused = new Set(queues)
     this.#changed()
+  }
+
+  /** Leaves a queue out while enough of its tasks wait here for its limit. The pull that waits is not cut for that. */
+  setFull(queue: string, isFull: boolean): void {
+    if (isFull) this.#full.add(queue)
+    else if (this.#full.delete(queue)) this.#changed()
   }
 
   suspend(suspended: boolean): void {

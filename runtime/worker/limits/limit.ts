@@ -1,6 +1,7 @@
 /**
- * One limit of a method and tenant, as this worker knows it: its own rate, its part of what all workers share, and the
- * tasks that wait here. {@link mayStart} decides by it whether a task may start.
+ * What tasks of one kind wait for, as this worker knows it: the limit of their method and tenant (its own rate, its part of
+ * what all workers share), that of their queue, or both, and those that wait here. {@link mayStart} decides by it whether a task
+ * may start.
  */
 
 import type { ErasedMethod } from "../../actor/actor.ts"
@@ -14,7 +15,7 @@ import { Backlog, type WaitingTasks } from "./waiting.ts"
 
 /** The rule that holds a task up, with a text for people. */
 export interface LimitReason {
-  readonly reason: "rate-limit" | "concurrency-limit" | "tenant-limit"
+  readonly reason: "rate-limit" | "concurrency-limit" | "tenant-limit" | "queue-limit"
   readonly detail: string
 }
 
@@ -55,13 +56,24 @@ export interface LocalRate {
   tat: number | undefined
 }
 
+/** How many tasks of a queue may run at a time on all workers. */
+export interface QueueLimit {
+  readonly queue: string
+  readonly permits: Permits
+}
+
 export interface LimitOptions {
-  /** Key of the state that all workers share. */
+  /** Names the line of waiting tasks. */
   readonly key: string
+  /** Key of the limit of the method and tenant; where the queue alone is limited, that of the queue. */
+  readonly limitKey: string
   readonly tenant: string
-  readonly method: ErasedMethod
-  readonly permits: Permits | undefined
-  readonly local: LocalRate | undefined
+  /** Absent where the queue alone is limited. */
+  readonly method?: ErasedMethod | undefined
+  /** Permits of the method and tenant. */
+  readonly permits?: Permits | undefined
+  readonly inQueue: QueueLimit | undefined
+  readonly local?: LocalRate | undefined
   readonly waiting: WaitingTasks<ActiveDelivery>
   readonly connectivity: Pick<Connectivity, "connected">
   readonly buffer: Pick<DeliveryBuffer, "pullMs">
@@ -70,11 +82,14 @@ export interface LimitOptions {
 export class Limit implements LimitView<ActiveDelivery> {
   readonly backlog = new Backlog()
   readonly #options: LimitOptions
+  /** The permits that each task needs. */
+  readonly permits: ReadonlyArray<Permits>
   /** The rate of this worker; it can be replaced while tasks wait. */
   local: LocalRate | undefined
 
   constructor(options: LimitOptions) {
     this.#options = options
+    this.permits = [options.permits, options.inQueue?.permits].filter((each) => each !== undefined)
     this.local = options.local
   }
 
@@ -82,15 +97,53 @@ export class Limit implements LimitView<ActiveDelivery> {
     return this.#options.key
   }
 
-  get permits(): Permits | undefined {
-    return this.#options.permits
+  get inQueue(): QueueLimit | undefined {
+    return this.#options.inQueue
   }
 
   startsAt(now: number): number {
-    const { local, permits } = this
-    if (permits !== undefined && !this.#options.connectivity.connected) return Number.POSITIVE_INFINITY
+    const ofQueue = this.inQueue?.permits
+    if (ofQueue === undefined || !ofQueue.isCapped) return this.#methodStartsAt(now)
+    if (!this.#options.connectivity.connected) return Number.POSITIVE_INFINITY
+    return Math.max(this.#methodStartsAt(now), ofQueue.startsAt(now))
+  }
+
+  #methodStartsAt(now: number): number {
+    const { local } = this
+    const { permits, connectivity } = this.#options
+    if (permits !== undefined && !connectivity.connected) return Number.POSITIVE_INFINITY
     const own = local === undefined ? now : now + reserve(local.rate, local.tat, now, NOW).waitMs
     return Math.max(own, permits?.startsAt(now) ?? now)
+  }
+
+  /** Key of the limit that holds tasks up now: that of the queue, if the method lets them start. */
+  heldBy(now: number): string {
+    const { inQueue, limitKey } = this.#options
+    return inQueue !== undefined && this.#methodStartsAt(now) <= now ? inQueue.permits.key : limitKey
+  }
+
+  /** Number of tasks that wait here. */
+  get count(): number {
+    return this.#options.waiting.tasksOf(this.key).length
+  }
+
+  /** Number of tasks that wait for their queue alone. */
+  countInQueue(now: number): number {
+    return this.inQueue !== undefined && this.#methodStartsAt(now) <= now ? this.count : 0
+  }
+
+  /**
+   * Number of tasks that wait for one of the {@link permits}. A task asks for a permit of its queue only if its method lets it
+   * start, so that no worker holds permits of a queue which it cannot use.
+   */
+  demandFor(permits: Permits, now: number): number {
+    if (permits !== this.inQueue?.permits) return this.count
+    return Math.min(this.countInQueue(now), this.#options.permits?.unused ?? Number.POSITIVE_INFINITY)
+  }
+
+  /** Requests permits that are missing. */
+  requestMissing(now: number): void {
+    for (const permits of this.permits) permits.requestMissing(now)
   }
 
   get first(): ActiveDelivery | undefined {
@@ -106,17 +159,19 @@ export class Limit implements LimitView<ActiveDelivery> {
   }
 
   reasonAt(now: number): LimitReason {
-    const { local } = this
+    const { local, inQueue } = this
     const { method, tenant } = this.#options
-    if (local !== undefined && (method.limit === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
+    if (inQueue !== undefined && this.#methodStartsAt(now) <= now)
+      return { reason: "queue-limit", detail: `${inQueue.permits.concurrency} at a time across all workers` }
+    if (local !== undefined && (method?.limit === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
       return { reason: "rate-limit", detail: `${spaced(local.rate)} on each worker` }
-    const { rate, concurrency, key } = method.limit ?? {}
+    const { rate, concurrency, key } = method?.limit ?? {}
     const rules = [
       ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
       ...(rate === undefined ? [] : [spaced(rate)]),
     ]
     const all = `${rules.join(" and ")} across all workers`
-    const isHidden = hidesKey(method.redact, typeof key === "string" ? key : undefined)
+    const isHidden = hidesKey(method?.redact, typeof key === "string" ? key : undefined)
     if (tenant !== "")
       return { reason: "tenant-limit", detail: `${all} for ${isHidden ? HIDDEN : JSON.stringify(tenant)}` }
     return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }
@@ -126,9 +181,11 @@ export class Limit implements LimitView<ActiveDelivery> {
   start(now: number): () => void {
     const { local, permits, backlog } = this
     if (local !== undefined) local.tat = reserve(local.rate, local.tat, now, ONE).tat
-    permits?.start()
+    for (const each of permits) each.start()
     backlog.started(now)
-    return () => permits?.end()
+    return () => {
+      for (const each of permits) each.end()
+    }
   }
 
   /** Called after a task began or ceased to wait: the backlog counts starts only while tasks wait. */
@@ -138,7 +195,7 @@ export class Limit implements LimitView<ActiveDelivery> {
 
   /** Whether nothing needs to be remembered of it. */
   isIdle(now: number): boolean {
-    return this.first === undefined && this.permits?.isIdle !== false && this.backlog.endsAt < now
+    return this.first === undefined && this.#options.permits?.isIdle !== false && this.backlog.endsAt < now
   }
 }
 

@@ -1,8 +1,8 @@
 /**
- * The limits of a worker's methods: how often a method may start on this worker (`rate`), and how often and how many at
- * a time across all workers, per tenant (`limit`). A task that may not start yet waits in the admission queue,
- * without a handler. When that is full, a task is given back to its broker queue with a delay, and the delivery does
- * not count as an attempt.
+ * The limits of a worker: how often a method may start on this worker (`rate`), how often and how many at a time across all
+ * workers, per tenant (`limit`), and how many tasks of a queue at a time (`maxInFlight`). A task that may not start yet waits
+ * in the admission queue, without a handler. When that is full, a task is given back to its broker queue with a delay, and the
+ * delivery does not count as an attempt.
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
@@ -15,7 +15,7 @@ import { type Connection, keepListening, LIMIT_TOPIC } from "../../connection/co
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
-import { type Rate, tenantOf } from "../../options/limit.ts"
+import { type MethodLimit, type Rate, tenantOf } from "../../options/limit.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
 import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
@@ -23,11 +23,12 @@ import type { ActiveDelivery, InputRead } from "../active-delivery.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import { type DeliveryBuffer, precedes } from "../fetch/delivery-buffer.ts"
 import { limitCapacityOf } from "../fetch/pull-size.ts"
+import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 import { hasExpired, notDueMs, type ParsedDelivery, type ReadDelivery } from "../parsed-delivery.ts"
 import { type BodyOptions, bodyRules, invalidInput, readInput } from "../run/handler-input.ts"
 import { resolveTask } from "../run/unknown-tasks.ts"
 import { Limit, type LocalRate, mayStart, type Postponed } from "./limit.ts"
-import { type Holders, limitKey, Permits } from "./permits.ts"
+import { type Holders, limitKey, Permits, queueLimitKey } from "./permits.ts"
 import type { Postponements } from "./postponements.ts"
 import { WaitingTasks } from "./waiting.ts"
 
@@ -49,8 +50,10 @@ export interface PostponedTask extends Postponed {
 export interface LimitedDeliveries {
   /** Starts what may start now. */
   pump(): void
-  /** Processes a task that waited and needs no permit, because it has expired or was revoked. */
+  /** Processes a task that waited, and has expired, was revoked, or has other limits now. */
   stopWaiting(active: ActiveDelivery): void
+  /** Those of a queue whose runs have begun. */
+  runningIn(queue: string): ReadonlyArray<ActiveDelivery>
 }
 
 export interface LimiterOptions {
@@ -60,12 +63,13 @@ export interface LimiterOptions {
   readonly pool: ActorPool
   readonly bodies: BodyOptions
   readonly clock: Clock
-  /** False: nothing is limited. */
+  /** False: the limits of methods do not count. Those of queues do. */
   readonly enabled: boolean
   readonly holders: Holders
   readonly buffer: Pick<DeliveryBuffer, "concurrency" | "pullMs" | "state">
   readonly deliveries: LimitedDeliveries
   readonly postponements: Pick<Postponements, "byLimit">
+  readonly subscription: Pick<QueueSubscription, "setFull">
   readonly isRevoked: (task: Task) => boolean
 }
 
@@ -73,11 +77,31 @@ const TICK_MS = 500
 const CLOSE_MS = 2_000
 /** Largest number of limits that are synchronised with the store per tick. */
 const MAX_TICKED = 50
+/**
+ * Parts of the limit capacity: once so many tasks wait for the limit of their queue no more are pulled of it, and there is room
+ * again below the other part. What waits then lasts for the time of a pull.
+ */
+const FULL = 0.75
+const ROOM = 0.2
+
+/** What all workers share of a limit, and what needs it here: for a queue the limits of several methods, and the other way round. */
+interface SharedPermits {
+  readonly permits: Permits
+  readonly limits: Set<Limit>
+}
 
 export class Limiter {
   readonly #options: LimiterOptions
   readonly #report: HeldTasksReport
   readonly #limits = new Map<string, Limit>()
+  readonly #shared = new Map<string, SharedPermits>()
+  /**
+   * How many tasks may run at a time, by queue. After its limit was removed it is `Infinity` until none of its tasks runs, so
+   * that these count if a limit is set again.
+   */
+  readonly #queues = new Map<string, number>()
+  /** Queues of which no more tasks are to be pulled. */
+  readonly #full = new Set<string>()
   readonly #waiting: WaitingTasks<ActiveDelivery>
   /** What was read of each waiting task. */
   readonly #admissions = new Map<ActiveDelivery, Admission>()
@@ -114,8 +138,45 @@ export class Limiter {
     this.#options.deliveries.pump()
   }
 
-  /** Whether any task may have to be asked about. */
-  get isUsed(): boolean {
+  /** Replaces the limits of queues: how many tasks may run at a time, by queue. */
+  limitQueues(limits: ReadonlyMap<string, number>): void {
+    for (const [queue, count] of limits) {
+      const isNew = !this.#queues.has(queue)
+      this.#queues.set(queue, count)
+      if (isNew) this.#queueLimited(queue, count)
+      else this.#shared.get(queueLimitKey(queue))?.permits.setConcurrency(count)
+    }
+    for (const queue of this.#queues.keys()) {
+      if (limits.has(queue)) continue
+      this.#queues.set(queue, Number.POSITIVE_INFINITY)
+      this.#shared.get(queueLimitKey(queue))?.permits.setConcurrency(Number.POSITIVE_INFINITY)
+    }
+    this.#options.deliveries.pump()
+  }
+
+  /** Counts what runs already, and looks again at what waits. */
+  #queueLimited(queue: string, count: number): void {
+    const { deliveries } = this.#options
+    const running = deliveries.runningIn(queue)
+    if (running.length > 0) {
+      const { permits } = this.#queuePermits(queue, count)
+      for (const active of running) {
+        permits.start()
+        active.admit(() => permits.end())
+      }
+      permits.recheck()
+    }
+    for (const active of this.waiting) {
+      if (active.delivery.queue === queue && this.remove(active)) deliveries.stopWaiting(active)
+    }
+  }
+
+  /** Whether a task of this queue may have to be asked about. */
+  concerns(queue: string): boolean {
+    return (this.#queues.size > 0 && this.#queues.has(queue)) || this.#limitsMethods
+  }
+
+  get #limitsMethods(): boolean {
     return this.#options.enabled && (this.#isDefined || this.#local.size > 0)
   }
 
@@ -127,15 +188,18 @@ export class Limiter {
     const { pool, bodies, clock } = this.#options
     const { task, posting, level } = parsed
     const target = resolveTask(pool, task)
-    if (!target.found || !this.#isLimited(target)) return undefined
+    if (!target.found) return undefined
+    const { queue } = active.delivery
+    const isLimited = this.#isLimited(target)
+    if (!isLimited && !this.#queues.has(queue)) return undefined
     const { actor, method } = target
     if (actor.condition !== "ready" || this.#isOver(active, parsed)) return undefined
     if (notDueMs(parsed, clock.transportNow()) > 0) return undefined
     active.level = level
-    const name = nameOf(target)
+    if (!isLimited) return this.#decide(active, this.#limitOf(target, undefined, queue), parsed)
     // The input of a task that is certain to be postponed is not read. Its submitter may have sent the tenant.
     const tenant = method.limit?.key === undefined ? "" : task.own.tenant
-    const limit = tenant === undefined ? undefined : this.#limits.get(limitKey(name, tenant))
+    const limit = tenant === undefined ? undefined : this.#limits.get(this.#lineOf(nameOf(target), tenant, queue))
     if (limit !== undefined) {
       const start = mayStart(active, limit, performance.now())
       if (typeof start === "object") {
@@ -151,6 +215,7 @@ export class Limiter {
 
   #isLimited(target: Target): boolean {
     const { method } = target
+    if (!this.#limitsMethods) return false
     if (method.limit !== undefined || method.rate !== undefined) return true
     return this.#local.size > 0 && Boolean(this.#local.get(nameOf(target)))
   }
@@ -168,12 +233,16 @@ export class Limiter {
       const error = invalidInput({ field: "limit-key", message: tenant.failure })
       return { ...parsed, read: Result.fail({ error, embed: read.success.embed }), start: "now" }
     }
-    const limit = this.#limitOf(nameOf(target), method, tenant.success)
+    const limit = this.#limitOf(target, tenant.success, active.delivery.queue)
+    return this.#decide(active, limit, { ...parsed, read })
+  }
+
+  #decide(active: ActiveDelivery, limit: Limit, read: ReadDelivery): Admission {
     const now = performance.now()
     noteReturn(active, limit)
     const start = mayStart(active, limit, now)
     if (start === "now") active.admit(limit.start(now))
-    return { ...parsed, read, limit, start }
+    return { ...read, limit, start }
   }
 
   /**
@@ -187,12 +256,12 @@ export class Limiter {
     if (typeof start === "object") return postponed(active, limit, start, now)
     this.#admissions.set(active, admission)
     const evicted = this.#waiting.add(limit.key, active)
-    limit.waitersChanged(now)
-    limit.permits?.requestMissing(now)
+    this.#waitersChanged(limit, now)
+    limit.requestMissing(now)
     if (evicted === undefined) return undefined
     const other = this.#admissions.get(evicted)?.limit ?? limit
     this.#admissions.delete(evicted)
-    other.waitersChanged(now)
+    this.#waitersChanged(other, now)
     const postponeUntil = other.returnsAt(evicted, now)
     return postponed(evicted, other, { postponeUntil, ...other.reasonAt(now) }, now)
   }
@@ -218,7 +287,7 @@ export class Limiter {
     const now = performance.now()
     this.remove(active)
     active.admit(admission.limit.start(now))
-    admission.limit.permits?.requestMissing(now)
+    admission.limit.requestMissing(now)
     return admission
   }
 
@@ -227,8 +296,24 @@ export class Limiter {
     const limit = this.#admissions.get(active)?.limit
     if (limit === undefined || !this.#waiting.remove(limit.key, active)) return false
     this.#admissions.delete(active)
-    limit.waitersChanged(performance.now())
+    this.#waitersChanged(limit, performance.now())
     return true
+  }
+
+  #waitersChanged(limit: Limit, now: number): void {
+    limit.waitersChanged(now)
+    if (limit.inQueue !== undefined) this.#updateFull(limit.inQueue.queue, now)
+  }
+
+  #updateFull(queue: string, now: number): void {
+    let waiting = 0
+    for (const each of this.#shared.get(queueLimitKey(queue))?.limits ?? []) waiting += each.countInQueue(now)
+    const wasFull = this.#full.has(queue)
+    const isFull = waiting >= (wasFull ? ROOM : FULL) * limitCapacityOf(this.#options.buffer.state)
+    if (isFull === wasFull) return
+    if (isFull) this.#full.add(queue)
+    else this.#full.delete(queue)
+    this.#options.subscription.setFull(queue, isFull)
   }
 
   /** All waiting tasks. */
@@ -266,9 +351,8 @@ export class Limiter {
       const at = limit.startsAt(now)
       // A task that may start but finds no free handler is started when a handler ends.
       if (at > now || hasSlot) next = Math.min(next, at)
-      limit.permits?.requestMissing(now)
-      const nextRequestAt = limit.permits?.nextRequestAt ?? Number.POSITIVE_INFINITY
-      if (nextRequestAt > now) next = Math.min(next, nextRequestAt)
+      limit.requestMissing(now)
+      for (const { nextRequestAt } of limit.permits) if (nextRequestAt > now) next = Math.min(next, nextRequestAt)
     }
     if (next === this.#alarmAt) return
     clearTimeout(this.#alarm)
@@ -284,18 +368,18 @@ export class Limiter {
 
   /** The connection is back. Notifications of other workers were missed meanwhile. */
   reconnected(): void {
-    for (const { permits } of this.#limits.values()) permits?.sync()
+    for (const { permits } of this.#shared.values()) permits.sync()
     this.#options.deliveries.pump()
   }
 
   /** Called after this process was frozen: other workers may have taken its permits. */
   async resume(): Promise<void> {
-    if (this.#limits.size > 0) await this.#options.holders.own.beat()
+    if (this.#shared.size > 0) await this.#options.holders.own.beat()
   }
 
   #entryWritten(ageMs: number): void {
     const { holders, deliveries } = this.#options
-    if (ageMs >= holders.lifeMs) for (const { permits } of this.#limits.values()) permits?.recheck()
+    if (ageMs >= holders.lifeMs) for (const { permits } of this.#shared.values()) permits.recheck()
     // While the entry was in doubt no task started by a permit that this worker has.
     else if (this.#waiting.size > 0) deliveries.pump()
   }
@@ -307,9 +391,8 @@ export class Limiter {
     clearInterval(this.#timer)
     clearTimeout(this.#alarm)
     this.#end.abort()
-    const all = [...this.#limits.values()].flatMap(({ permits }) => permits ?? [])
-    const written = [this.#report.end(), ...all.map((permits) => permits.close())]
-    await waitFor(Promise.all(written), CLOSE_MS)
+    const closed = [...this.#shared.values()].map(({ permits }) => permits.close())
+    await waitFor(Promise.all([this.#report.end(), ...closed]), CLOSE_MS)
   }
 
   #localOf(name: string, { rate }: ErasedMethod): LocalRate | undefined {
@@ -320,24 +403,54 @@ export class Limiter {
     return local
   }
 
-  #limitOf(name: string, method: ErasedMethod, tenant: string): Limit {
-    const key = limitKey(name, tenant)
+  /** Names the line of waiting tasks. */
+  #lineOf(method: string, tenant: string, queue: string): string {
+    const key = limitKey(method, tenant)
+    return this.#queues.size > 0 && this.#queues.has(queue) ? `${key} ${queueLimitKey(queue)}` : key
+  }
+
+  /** `tenant`: `undefined` where the queue alone is limited. */
+  #limitOf(target: Target, tenant: string | undefined, queue: string): Limit {
+    const name = nameOf(target)
+    const key = tenant === undefined ? queueLimitKey(queue) : this.#lineOf(name, tenant, queue)
     const known = this.#limits.get(key)
     if (known !== undefined) return known
     const { connectivity, buffer } = this.#options
-    const [permits, local] = [this.#permitsOf(key, method.limit), this.#localOf(name, method)]
-    const limit = new Limit({ key, tenant, method, permits, local, waiting: this.#waiting, connectivity, buffer })
+    const { method } = target
+    const shared =
+      tenant === undefined || method.limit === undefined
+        ? undefined
+        : this.#permitsOf(limitKey(name, tenant), method.limit)
+    const concurrency = this.#queues.get(queue)
+    const inQueue = concurrency === undefined ? undefined : this.#queuePermits(queue, concurrency)
+    const limit = new Limit({
+      key,
+      limitKey: tenant === undefined ? key : limitKey(name, tenant),
+      tenant: tenant ?? "",
+      ...(tenant === undefined ? {} : { method, permits: shared?.permits, local: this.#localOf(name, method) }),
+      inQueue: inQueue && { queue, permits: inQueue.permits },
+      waiting: this.#waiting,
+      connectivity,
+      buffer,
+    })
     this.#limits.set(key, limit)
-    this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
+    for (const each of [shared, inQueue]) each?.limits.add(limit)
+    this.#startTicking()
     return limit
   }
 
-  #permitsOf(key: string, rule: ErasedMethod["limit"]): Permits | undefined {
-    if (rule === undefined) return undefined
+  #queuePermits(queue: string, concurrency: number): SharedPermits {
+    return this.#permitsOf(queueLimitKey(queue), { concurrency })
+  }
+
+  #permitsOf(key: string, rule: Pick<MethodLimit, "rate" | "concurrency">): SharedPermits {
+    const known = this.#shared.get(key)
+    if (known !== undefined) return known
     const { connection, log, buffer, deliveries, holders } = this.#options
     const { rate, concurrency = Number.POSITIVE_INFINITY } = rule
     if (concurrency !== Number.POSITIVE_INFINITY) this.#listen()
-    return new Permits({
+    const limits = new Set<Limit>()
+    const permits: Permits = new Permits({
       key,
       concurrency,
       ...(rate === undefined ? {} : { rate }),
@@ -345,7 +458,11 @@ export class Limiter {
       log,
       handlers: () => buffer.concurrency,
       holders,
-      waiting: () => this.#waiting.tasksOf(key).length,
+      waiting: () => {
+        let waiting = 0
+        for (const limit of limits) waiting += limit.demandFor(permits, performance.now())
+        return waiting
+      },
       onChange: () => deliveries.pump(),
       // A worker that misses the message synchronises at its next tick.
       notifyOthers: () =>
@@ -353,6 +470,14 @@ export class Limiter {
           .send(LIMIT_TOPIC, encoder.encode(`${senderOf(holders)} ${key}`))
           .catch(() => undefined),
     })
+    const shared = { permits, limits }
+    this.#shared.set(key, shared)
+    this.#startTicking()
+    return shared
+  }
+
+  #startTicking(): void {
+    this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
   }
 
   /** Listens for limits for which another worker requests permits or has returned some. */
@@ -363,7 +488,7 @@ export class Limiter {
     const heard = (payload: Uint8Array) => {
       const text = decoder.decode(payload)
       const at = text.indexOf(" ")
-      if (text.slice(0, at) !== senderOf(holders)) this.#limits.get(text.slice(at + 1))?.permits?.sync()
+      if (text.slice(0, at) !== senderOf(holders)) this.#shared.get(text.slice(at + 1))?.permits.sync()
     }
     void keepListening(connection.broadcast, LIMIT_TOPIC, heard, { log, signal: this.#end.signal })
   }
@@ -376,28 +501,48 @@ export class Limiter {
     }
     if (!holders.isFresh && connectivity.connected) void holders.own.beat()
     if (connectivity.connected) this.#report.report(() => this.#held())
+    // Tasks that have waited for their queue may wait for their method now.
+    for (const queue of this.#full) this.#updateFull(queue, performance.now())
+    // Nothing is kept of tenants without tasks, since there may be very many.
+    for (const [key, limit] of this.#limits) if (limit.isIdle(performance.now())) this.#forget(key, limit)
     let ticked = 0
-    for (const [key, limit] of [...this.#limits]) {
-      const { permits } = limit
-      // Nothing is kept of tenants without tasks, since there may be very many.
-      if (limit.isIdle(performance.now())) this.#limits.delete(key)
-      else if (permits !== undefined && ticked < MAX_TICKED && !(limit.first === undefined && permits.isIdle)) {
+    for (const [key, shared] of [...this.#shared]) {
+      const { permits, limits } = shared
+      if (permits.isIdle && limits.size === 0) this.#shared.delete(key)
+      else if (ticked < MAX_TICKED && !(permits.isIdle && isEmpty(limits))) {
         ticked++
         permits.tick()
-        // Moves the limit behind the others, so that each gets its turn when there are more than one tick can handle.
-        this.#limits.delete(key)
-        this.#limits.set(key, limit)
+        // Moves it behind the others, so that each gets its turn when there are more than one tick can handle.
+        this.#shared.delete(key)
+        this.#shared.set(key, shared)
       }
     }
+    for (const [queue, count] of this.#queues)
+      if (count === Number.POSITIVE_INFINITY && !this.#shared.has(queueLimitKey(queue))) this.#queues.delete(queue)
   }
 
   /** How many tasks each limit holds up: those that wait here, and those that were postponed. */
   #held(): ReadonlyMap<string, number> {
     const { postponements, clock } = this.#options
     const held = postponements.byLimit(clock.now())
-    for (const key of this.#waiting.keys) held.set(key, (held.get(key) ?? 0) + this.#waiting.tasksOf(key).length)
+    const now = performance.now()
+    for (const line of this.#waiting.keys) {
+      const key = this.#limits.get(line)?.heldBy(now) ?? line
+      held.set(key, (held.get(key) ?? 0) + this.#waiting.tasksOf(line).length)
+    }
     return held
   }
+
+  #forget(key: string, limit: Limit): void {
+    this.#limits.delete(key)
+    for (const permits of limit.permits) this.#shared.get(permits.key)?.limits.delete(limit)
+  }
+}
+
+/** Whether no task waits for these limits. */
+const isEmpty = (limits: ReadonlySet<Limit>): boolean => {
+  for (const { first } of limits) if (first !== undefined) return false
+  return true
 }
 
 /** The tenant of a job, or why it has none. */
@@ -419,5 +564,5 @@ const noteReturn = ({ delivery }: ActiveDelivery, { backlog }: Limit): void => {
 
 const postponed = (active: ActiveDelivery, limit: Limit, start: Postponed, now: number): PostponedTask => {
   limit.backlog.postponed(start.postponeUntil, now)
-  return { ...start, active, limit: limit.key }
+  return { ...start, active, limit: limit.heldBy(now) }
 }

@@ -66,6 +66,9 @@ export const limitKey = (method: string, tenant: string): string => {
   return `${LIMIT_PREFIX}${method}/${plain ? tenant : `#${createHash("sha256").update(tenant).digest("hex")}`}`
 }
 
+/** Key of a queue's limit in the store: no method has an empty name. */
+export const queueLimitKey = (queue: string): string => limitKey("", queue)
+
 /** A worker's own view of its permits and demand. */
 interface Holder {
   readonly id: string
@@ -81,7 +84,7 @@ interface Holder {
 interface PermitDecision {
   /** Permits that the worker holds from now on. */
   readonly held: number
-  /** Permits that it may use while other workers request some; `Infinity` while none does. */
+  /** Permits that it may use while other workers request some, or more are held than there are; else `Infinity`. */
   readonly share: number
   readonly state: LimitState
   /**
@@ -156,10 +159,12 @@ export const decidePermits = (state: LimitState, own: Holder, limit: number, now
   for (const [holder, count] of state.held) if (holder !== id) others += count
   const free = limit - others - before
   const isContested = [...state.asking.keys()].some((asker) => asker !== id)
+  // The limit was lowered.
+  const isExceeded = free < 0
   const share = shareOf(state, { id, held: before, wanted }, limit, now)
   let held = before
   if (held < share) held += Math.max(0, Math.min(free, share - held))
-  else if (isContested) held = Math.max(running, Math.min(held, share))
+  else if (isContested || isExceeded) held = Math.max(running, Math.min(held, share))
   else if (own.isIdle) held = Math.max(running, Math.min(held, wanted))
 
   const isStarved = wanted > held
@@ -173,10 +178,17 @@ export const decidePermits = (state: LimitState, own: Holder, limit: number, now
   const asksAnew = isStarved && request === undefined && others > 0
   return {
     held,
-    share: isContested ? share : Number.POSITIVE_INFINITY,
+    share: isContested || isExceeded ? share : Number.POSITIVE_INFINITY,
     state: { tat: state.tat, held: holders, asking },
     mustNotify: asksAnew || (isContested && (held < before || mustForget)),
   }
+}
+
+/** The decision where any number may run: the worker needs no permit, and gives back those that it holds. */
+const withoutPermits = ({ tat, held, asking }: LimitState, id: string): PermitDecision => {
+  const isOther = ([holder]: readonly [string, unknown]): boolean => holder !== id
+  const others = { tat, held: new Map([...held].filter(isOther)), asking: new Map([...asking].filter(isOther)) }
+  return { held: 0, share: Number.POSITIVE_INFINITY, state: others, mustNotify: false }
 }
 
 /** A small change of a request is not worth a write. A worker that got permits goes to the end of the waiting order. */
@@ -258,7 +270,7 @@ export class Holders {
 
 export interface PermitsOptions {
   readonly key: string
-  /** Tasks that may run at a time on all workers; `Infinity`: only the rate counts. */
+  /** Tasks that may run at a time on all workers; `Infinity`: any number. */
   readonly concurrency: number
   readonly rate?: Rate
   readonly store: Store
@@ -296,9 +308,10 @@ const IDLE_TICKS = 2
 export class Permits {
   readonly #options: PermitsOptions
   readonly #tokens: RateTokens | undefined
+  #concurrency: number
   #held = 0
   #running = 0
-  /** Permits that may be used while other workers request some, as of the last synchronisation. */
+  /** Permits that may be used while there are too few, as of the last synchronisation. */
   #share = Number.POSITIVE_INFINITY
   /** The worker has requested more permits than it got. Another worker notifies it when some are free. */
   #isShort = false
@@ -315,7 +328,25 @@ export class Permits {
 
   constructor(options: PermitsOptions) {
     this.#options = options
+    this.#concurrency = options.concurrency
     this.#tokens = options.rate === undefined ? undefined : new RateTokens(options.rate)
+  }
+
+  get key(): string {
+    return this.#options.key
+  }
+
+  /** Tasks that may run at a time on all workers; `Infinity`: any number. */
+  get concurrency(): number {
+    return this.#concurrency
+  }
+
+  /** Changes how many tasks may run at a time on all workers; those that run go on. */
+  setConcurrency(concurrency: number): void {
+    if (concurrency === this.#concurrency) return
+    this.#concurrency = concurrency
+    this.#isUnsure = true
+    this.sync()
   }
 
   get running(): number {
@@ -333,11 +364,19 @@ export class Permits {
 
   /** When the next task may start, by `performance.now()`; `Infinity`: unknown. */
   startsAt(now: number): number {
-    const { concurrency, holders } = this.#options
-    if (concurrency !== Number.POSITIVE_INFINITY) {
-      if (this.#running >= Math.min(this.#held, this.#share) || !holders.isFresh) return Number.POSITIVE_INFINITY
-    }
+    if (this.isCapped && (this.unused <= 0 || !this.#options.holders.isFresh)) return Number.POSITIVE_INFINITY
     return this.#tokens === undefined ? now : (this.#tokens.next(now) ?? Number.POSITIVE_INFINITY)
+  }
+
+  /** Tasks that may start without more permits. */
+  get unused(): number {
+    if (!this.isCapped) return Number.POSITIVE_INFINITY
+    return Math.min(this.#held, this.#share, this.#concurrency) - this.#running
+  }
+
+  /** Whether not any number may run. */
+  get isCapped(): boolean {
+    return this.#concurrency !== Number.POSITIVE_INFINITY
   }
 
   /** Counts a task that starts, as {@link startsAt} allows. */
@@ -354,9 +393,8 @@ export class Permits {
 
   /** Requests missing permits or tokens, unless that was done. Called when a task begins to wait or has started. */
   requestMissing(now: number): void {
-    const { waiting, concurrency } = this.#options
-    if (waiting() === 0 || this.#busy !== undefined || now < this.#retryAt) return
-    const hasPermit = concurrency === Number.POSITIVE_INFINITY || this.#running < Math.min(this.#held, this.#share)
+    if (this.#busy !== undefined || now < this.#retryAt || this.#options.waiting() === 0) return
+    const hasPermit = this.unused > 0
     const isSlow = hasPermit && now >= this.#nextRequestAt && this.#missing(this.#held, now) > 0
     // A worker with a permit for each of its handlers waits for a handler, not for a permit.
     const wantsPermit = !hasPermit && !this.#isShort && this.#wanted > this.#held
@@ -433,7 +471,7 @@ export class Permits {
 
   /** Resolves to false when another worker wrote first at each attempt. */
   async #syncOnce(): Promise<boolean> {
-    const { store, key, concurrency, holders } = this.#options
+    const { store, key, holders } = this.#options
     let wait = CONFLICT_MS
     for (let tries = 0; tries < TRIES; tries++) {
       const [[entry], now] = await Promise.all([store.get([key]), store.now()])
@@ -447,10 +485,9 @@ export class Permits {
         wanted: this.#wanted,
         isIdle: this.#idleTicks >= IDLE_TICKS,
       }
-      const decision =
-        concurrency === Number.POSITIVE_INFINITY
-          ? { held: 0, share: concurrency, state: living, mustNotify: false }
-          : decidePermits(living, own, concurrency, now)
+      const decision = this.isCapped
+        ? decidePermits(living, own, this.#concurrency, now)
+        : withoutPermits(living, holders.id)
       const taken = this.#take(decision.state.tat, decision.held, now, at)
       const next: LimitState = taken === undefined ? decision.state : { ...decision.state, tat: taken.tat }
       // Returned permits are not used from now on, whatever becomes of the write.
@@ -470,7 +507,7 @@ export class Permits {
       }
       this.#held = decision.held
       this.#othersHold = [...living.held.keys()].some((id) => id !== holders.id)
-      this.#isShort = own.wanted > decision.held && concurrency !== Number.POSITIVE_INFINITY
+      this.#isShort = own.wanted > decision.held && this.isCapped
       if (taken !== undefined) {
         this.#tokens?.add(at + taken.first - now, taken.count)
         // After a partial grant the next request waits for the rate, at least half of the time that is taken ahead.
@@ -484,12 +521,11 @@ export class Permits {
 
   /** Tokens that waiting tasks could use, with `held` permits, beyond those that are there. */
   #missing(held: number, now: number): number {
-    const { waiting, concurrency } = this.#options
     if (this.#tokens === undefined) return 0
-    const isCapped = concurrency !== Number.POSITIVE_INFINITY
     // A task without a permit needs no token.
-    if (isCapped && this.#running >= held) return 0
-    return Math.min(waiting(), isCapped ? held : waiting()) - this.#tokens.left(now)
+    if (this.isCapped && this.#running >= held) return 0
+    const waiting = this.#options.waiting()
+    return Math.min(waiting, this.isCapped ? held : waiting) - this.#tokens.left(now)
   }
 
   #take(tat: number | undefined, held: number, now: number, at: number) {

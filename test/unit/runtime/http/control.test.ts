@@ -36,6 +36,37 @@ test("every question has its answer", async () => {
   release()
 })
 
+test("a queue is limited, and the limit is listed until it is removed", async () => {
+  const { ask, service } = await start({ name: "one" })
+  const limits = async () => (await service.client.queues()).map(({ maxInFlight }) => maxInFlight)
+  await service.client.submit("work.echo", { delay: "1h" })
+  expect(await ask("PATCH", "/v1/queues/default", { body: { maxInFlight: 50 } })).toMatchObject({ status: 204 })
+  expect(await limits()).toEqual([50])
+  const rule = "must be a whole number from 1 to 100000, or null"
+  const wrong = [0, -1, 1.5, 100_001, "5", true, [5]].map((maxInFlight) => [{ maxInFlight }, rule] as const)
+  for (const [body, detail] of [...wrong, [{}, `is missing: it ${rule}`] as const])
+    expect(await ask("PATCH", "/v1/queues/default", { body })).toMatchObject({
+      status: 400,
+      body: { code: "invalid-input", field: "maxInFlight", detail: `maxInFlight: ${detail}` },
+    })
+  for (const body of [null, [], "5", 5])
+    expect(await ask("PATCH", "/v1/queues/default", { body })).toMatchObject({
+      status: 400,
+      body: { code: "invalid-input", detail: "queue: must be an object" },
+    })
+  expect(await ask("PATCH", "/v1/queues/a%0ab", { body: { maxInFlight: 5 } })).toMatchObject({
+    status: 400,
+    body: { code: "invalid-input", field: "queue" },
+  })
+  expect(await ask("PATCH", "/v1/queues/default", { body: { maxInFligth: 5 } })).toMatchObject({
+    status: 400,
+    body: { code: "unknown-field", detail: expect.stringContaining("did you mean maxInFlight") },
+  })
+  expect(await limits()).toEqual([50])
+  expect(await ask("PATCH", "/v1/queues/default", { body: { maxInFlight: null } })).toMatchObject({ status: 204 })
+  expect(await limits()).toEqual([undefined])
+})
+
 test("every command does what it says", async () => {
   const { ask, service } = await start({ name: "one", concurrency: 1 })
   const value = async (command: string, body: object = {}) => {

@@ -73,13 +73,16 @@ test("a worker that was killed is told as lost as soon as its entry is over, wit
   expect((await ask("GET", "/v1/stats")).body).toMatchObject({ workers: { alive: 0, lost: 1 }, findings: [] })
 })
 
-test("a queue says who paused it", async () => {
+test("a queue says who paused and limited it", async () => {
   const token = "0123456789abcdef"
   const { ask } = await start({ http: { port: 0, tokens: [{ token, scopes: ["admin"], name: "ann" }] } })
   await ask("POST", "/v1/queues/default/pause", { token })
+  await ask("PATCH", "/v1/queues/default", { token, body: { maxInFlight: 5 } })
   await ask("POST", "/v1/jobs", { token, body: { task: "work.echo" } })
   const queues = async () => (await ask("GET", "/v1/queues", { token })).body.queues
-  expect(await queues()).toMatchObject([{ name: "default", paused: true, pausedBy: "ann", workers: 1 }])
+  expect(await queues()).toMatchObject([
+    { name: "default", paused: true, pausedBy: "ann", maxInFlight: 5, limitedBy: "ann", workers: 1 },
+  ])
 })
 
 test("limits tell who holds permits, and what waits, by key", async () => {

@@ -11,6 +11,7 @@ const ended = (count: number): Bin => {
 }
 const facts = (fields: Partial<QueueFacts> = {}): QueueFacts => ({
   paused: new Map(),
+  limits: new Map(),
   workers: [{ queues: ["default", "fast"], concurrency: 4 }],
   counted: new Map([["default", ended(500)]]),
   minutes: 5,
@@ -47,4 +48,9 @@ test("nothing is told of rates that no worker knows", () => {
 test("a pause says since when, and by which token", () => {
   const paused = new Map([["default", { at: "2026-01-31T11:00:00Z", by: "ann" }]])
   expect(of(5, { paused })).toMatchObject({ paused: true, pausedSince: "2026-01-31T11:00:00Z", pausedBy: "ann" })
+})
+
+test("a limit says since when, and by which token", () => {
+  const limits = new Map([["default", { at: "2026-01-31T11:00:00Z", by: "ann" }]])
+  expect(of(5, { limits })).toMatchObject({ limitedSince: "2026-01-31T11:00:00Z", limitedBy: "ann" })
 })

@@ -77,7 +77,11 @@ const blocked: Partial<WorkerDescription> = {
 const { room: _room, capacity: _capacity, ...old } = worker({ inFlight: 4 })
 const full = { inFlight: 4, room: 0 }
 const sick = { unhealthy: [{ actor: "mail", condition: "unhealthy", reason: "away" }] }
-const note = (reason: "unknown-actor" | "actor-unhealthy" | "rate-limit" | "tenant-limit", until = NOW + 2_000) => ({
+const busy = (running: number, queue = "post") => worker({ byQueue: { [queue]: { running, acked: 0, postponed: 0 } } })
+const note = (
+  reason: "unknown-actor" | "actor-unhealthy" | "rate-limit" | "tenant-limit" | "queue-limit",
+  until = NOW + 2_000,
+) => ({
   id: "job",
   worker: "w1",
   reason,
@@ -145,6 +149,16 @@ const table: ReadonlyArray<readonly [string, Partial<WaitFacts>, ReadonlyArray<s
   ],
   ["a rate", { postponements: [note("rate-limit")], position: { inQueue: { ahead: 7 } } }, ["rate-limit"]],
   ["a tenant's limit", { postponements: [note("tenant-limit")], workers: [worker(full)] }, ["tenant-limit"]],
+  ["its queue's limit, in a worker", { maxInFlight: 2, postponements: [note("queue-limit")] }, ["queue-limit"]],
+  ["its queue is at its limit", { maxInFlight: 3, workers: [busy(1), busy(2)] }, ["queue-limit"]],
+  [
+    "its queue is at its limit, others before it",
+    { maxInFlight: 2, workers: [busy(2)], position: { inQueue: { ahead: 7 } } },
+    ["behind", "queue-limit"],
+  ],
+  ["its queue has a limit, and more may run", { maxInFlight: 3, workers: [busy(2)] }, ["next"]],
+  ["its queue has a limit, and another is busy", { maxInFlight: 3, workers: [busy(9, "other")] }, ["next"]],
+  ["its queue has no limit", { workers: [busy(9)], position: { inQueue: { ahead: 7 } } }, ["behind"]],
   ["a note that is over", { postponements: [note("rate-limit", NOW - 60_000)] }, ["next"]],
   ["unknown to one who shares the queue", { postponements: [note("unknown-actor")] }, ["unknown-actor"]],
   ["not in the line, in nobody's hands", { position: { inQueue: undefined } }, ["in-hand"]],
@@ -323,6 +337,17 @@ describe("what is told", () => {
         `it is not waiting: it has failed (E: no)${why}; to run it again: callboard retry job`,
       )
     })
+  })
+
+  test("how to change the limit of a queue", () => {
+    const of = (change: Partial<WaitFacts>) => causesOf(facts({ maxInFlight: 2, workers: [busy(2)], ...change }))
+    const remedy =
+      "2 of its jobs run at a time across all workers; to change that: callboard queue post --max-in-flight COUNT"
+    expect(of({})[0]).toMatchObject({ queue: "post", message: `queue post is at its limit: ${remedy}` })
+    expect(of({ position: { inQueue: { ahead: 7 } } })[0]?.message).toBe(
+      `7 jobs are ahead of it in queue post: ${remedy.replace("its jobs", "them")}`,
+    )
+    expect(of({ workers: [busy(1)], position: { inQueue: { ahead: 7 } } })[0]?.message).toContain("add workers")
   })
 
   test("more than are counted", () => {

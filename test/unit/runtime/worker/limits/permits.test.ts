@@ -327,6 +327,43 @@ describe("permits", () => {
     expect(reads).toBe(before)
   })
 
+  test("of a limit that is lowered come back as tasks end, and of one that is removed are not needed", async () => {
+    const store = await newStore()
+    const workers = [1, 2].map(() => worker(store, { concurrency: 20 }, 40))
+    await Promise.all(workers.map(({ register }) => register()))
+    const running = () => workers.reduce((sum, { permits }) => sum + permits.running, 0)
+    using _ = ticking(...workers)
+    for (const each of workers) each.add(100)
+    await eventually(() => running() === 20, { message: "all are used" })
+    for (const { permits } of workers) permits.setConcurrency(4)
+    while (running() > 4) {
+      const before = running()
+      for (const { permits, pump } of workers) {
+        if (permits.running === 0) continue
+        permits.end()
+        pump()
+        await turn()
+      }
+      expect(running()).toBeLessThan(before)
+    }
+    for (let ended = 0; ended < 10; ended++) {
+      for (const { permits, pump } of workers) {
+        if (permits.running > 0) permits.end()
+        pump()
+      }
+      await turn()
+      expect(running()).toBeLessThanOrEqual(4)
+    }
+    await eventually(() => running() === 4, { message: "what is left is used" })
+    for (const { permits } of workers) permits.setConcurrency(Number.POSITIVE_INFINITY)
+    await eventually(() => workers.every(({ left }) => left() <= 60), { message: "any number may run" })
+    await eventually(async () => (await stateOf(store)).held === undefined, { message: "no permit is held" })
+    // What has started without a permit counts.
+    for (const { permits } of workers) permits.setConcurrency(4)
+    await eventually(async () => Object.values((await stateOf(store)).held ?? {}).length === 2)
+    for (const { permits } of workers) expect(permits.startsAt(performance.now())).toBe(Number.POSITIVE_INFINITY)
+  })
+
   test("that are not there take nothing of their rate", async () => {
     const store = await newStore()
     const limit = { rate: { intervalMs: 60_000 }, concurrency: 1 }
@@ -459,6 +496,43 @@ test("workers that take turns at random never hold more than there is, and come 
         for (const at of order) turn(ids[at] ?? "a")
         for (let round = 0; round < 4; round++) for (const id of ids) turn(id)
         for (const id of ids) expect(held.get(id)).toBeGreaterThanOrEqual(Math.floor(limit / 4))
+      },
+    ),
+  )
+})
+
+test("of a limit that changes, workers never take more than there is, nor more while it is exceeded", () => {
+  const ids = ["a", "b", "c"]
+  fc.assert(
+    fc.property(
+      fc.array(
+        fc.record({
+          at: fc.nat({ max: 2 }),
+          running: fc.nat({ max: 20 }),
+          wanted: fc.integer({ min: 1, max: 30 }),
+          limit: fc.option(fc.integer({ min: 3, max: 20 })),
+        }),
+        { minLength: 20, maxLength: 60 },
+      ),
+      (steps) => {
+        let [state, limit] = [limitState({}), 20]
+        const held = new Map<string, number>()
+        const total = () => [...held.values()].reduce((sum, count) => sum + count, 0)
+        const turn = (id: string, running: number, wanted: number) => {
+          const before = total()
+          const own = { id, held: held.get(id) ?? 0, wanted, isIdle: false }
+          const decision = decidePermits(state, { ...own, running: Math.min(running, own.held) }, limit, NOW)
+          held.set(id, decision.held)
+          ;({ state } = decision)
+          expect(total()).toBeLessThanOrEqual(Math.max(limit, before))
+        }
+        for (const step of steps) {
+          limit = step.limit ?? limit
+          turn(ids[step.at] ?? "a", step.running, step.wanted)
+        }
+        for (let round = 0; round < 4; round++) for (const id of ids) turn(id, 0, 3)
+        expect(total()).toBeLessThanOrEqual(limit)
+        for (const id of ids) expect(held.get(id)).toBeGreaterThanOrEqual(Math.min(3, Math.floor(limit / 3)))
       },
     ),
   )
