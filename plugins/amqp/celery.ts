@@ -12,8 +12,9 @@ import {
   type CeleryPlugin,
   heardUntil,
 } from "../../runtime/transport/celery.ts"
-import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import { startDeadline, within } from "../../runtime/transport/timers.ts"
+import { loadAmqplib } from "./library.ts"
 import { type AmqpLink, type Connect, type ExchangeForm, explain, openLink } from "./link.ts"
 import { fromAmqp, taskMessage, toAmqp } from "./message.ts"
 import { type AmqpSettings, settingsOf } from "./settings.ts"
@@ -202,7 +203,7 @@ class AmqpMessages implements CeleryMessages {
 export const celery: CeleryPlugin = {
   messages: async (url, options) => {
     const settings = settingsOf(url, options)
-    const { connect } = await clientLibrary("amqp", "amqplib", () => import("amqplib"))
+    const { connect } = await loadAmqplib()
     return new AmqpMessages(connect, settings, options).start()
   },
 }

@@ -3,8 +3,8 @@
  * records nor due times: the option `records` of the URL names another transport that does.
  */
 import type { QueuePlugin } from "../../runtime/transport/mod.ts"
-import { clientLibrary } from "../../runtime/transport/mod.ts"
 import { AmqpDriver } from "./driver.ts"
+import { loadAmqplib } from "./library.ts"
 import { capabilitiesOf, settingsOf } from "./settings.ts"
 
 export { celery } from "./celery.ts"
@@ -15,7 +15,7 @@ export const plugin: QueuePlugin = {
   schemes: ["amqp", "amqps"],
   connect: async (url, options) => {
     const settings = settingsOf(url, options)
-    const { connect } = await clientLibrary("amqp", "amqplib", () => import("amqplib"))
+    const { connect } = await loadAmqplib()
     return new AmqpDriver(connect, settings, options).start()
   },
 }

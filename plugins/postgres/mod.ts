@@ -1,7 +1,7 @@
 /** The transport over PostgreSQL. Queues, records and the store are tables; news are notifications. */
 import { checkUrlOptions } from "../../runtime/transport/checks.ts"
 import type { Plugin } from "../../runtime/transport/driver.ts"
-import { clientLibrary } from "../../runtime/transport/mod.ts"
+import { missingLibrary } from "../../runtime/transport/mod.ts"
 import { capabilities, PostgresDriver } from "./driver.ts"
 
 export { capabilities }
@@ -18,11 +18,19 @@ export const plugin: Plugin = {
   schemes: ["postgres", "postgresql"],
   connect: async (url, options) => {
     checkUrlOptions(url, LIBRARY)
-    const library = await clientLibrary("postgres", "pg", () => import("pg"))
+    const library = await loadLibrary()
     // The library reads its own options from the URL (`?sslmode=`) and ignores those of Callboard.
     const config = { connectionString: url.href, application_name: options.name }
     return new PostgresDriver(library, config, options).start()
   },
+}
+
+const loadLibrary = async () => {
+  try {
+    return await import("pg")
+  } catch (cause) {
+    throw missingLibrary("postgres", "pg", cause)
+  }
 }
 
 export default plugin

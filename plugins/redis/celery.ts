@@ -16,9 +16,10 @@ import {
   heardUntil,
   type KeptResult,
 } from "../../runtime/transport/celery.ts"
-import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import { within } from "../../runtime/transport/timers.ts"
 import { envelopeOf, priorityOfWire, readEnvelope, SEPARATOR } from "./envelope.ts"
+import { loadRedis } from "./library.ts"
 import { type RedisSettings, settingsOf } from "./settings.ts"
 
 type Library = Pick<typeof import("redis"), "createClient">
@@ -49,7 +50,7 @@ const settingsIn = (
 
 /** Connects a client. Fails with `unavailable` after the timeout, in milliseconds. */
 const opened = async (settings: RedisClientOptions, timeout: number): Promise<RedisClient> => {
-  const { createClient } = await clientLibrary("redis", "redis", () => import("redis"))
+  const { createClient } = await loadRedis()
   const client = createClient(settings)
   // An error event without a listener would end the process. Commands report the loss: they fail, or wait for the
   // connection.

@@ -1,7 +1,7 @@
 /** The transport over Redis, in the layout of kombu, so that Celery's workers and clients share its queues. */
 import type { Plugin } from "../../runtime/transport/driver.ts"
-import { clientLibrary } from "../../runtime/transport/mod.ts"
 import { connectRedis } from "./driver.ts"
+import { loadRedis } from "./library.ts"
 import { settingsOf } from "./settings.ts"
 
 export { celery } from "./celery.ts"
@@ -12,8 +12,7 @@ export const plugin: Plugin = {
   schemes: ["redis", "rediss", "redis+socket", "redis+unix"],
   connect: async (url, options) => {
     const settings = settingsOf(url, options)
-    const library = await clientLibrary("redis", "redis", () => import("redis"))
-    return connectRedis(library, settings, options)
+    return connectRedis(await loadRedis(), settings, options)
   },
 }
 

@@ -4,9 +4,10 @@
  * also pass a `DatabaseSync` that it holds.
  */
 import { resolve } from "node:path"
-import { DatabaseSync } from "node:sqlite"
+import type { DatabaseSync } from "node:sqlite"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
+import { sqlite } from "./database/library.ts"
 import { checkSqliteOptions, openFile, openHandle, readLocation } from "./database/open.ts"
 import { driverOver } from "./driver.ts"
 import { openReopening } from "./reopening.ts"
@@ -29,10 +30,13 @@ const adopt = async (handle: DatabaseSync, options: ConnectOptions): Promise<Dri
   return driverOver(opened, options.lease)
 }
 
+const isHandle = (client: unknown): client is DatabaseSync =>
+  sqlite !== undefined && client instanceof sqlite.DatabaseSync
+
 export const plugin: Plugin = {
   schemes: ["sqlite"],
   connect,
-  adopt: (client, options) => (client instanceof DatabaseSync ? adopt(client, options) : undefined),
+  adopt: (client, options) => (isHandle(client) ? adopt(client, options) : undefined),
 }
 
 export default plugin

@@ -211,7 +211,8 @@ const findPlugin = async (scheme: string, settings: TransportSettings): Promise<
   const packageName = packageOf(scheme)
   let found: unknown
   try {
-    found = await import(packageName)
+    // No bundler can include a package whose name is known only now, and none must warn of that.
+    found = await import(/* webpackIgnore: true */ /* turbopackIgnore: true */ /* @vite-ignore */ packageName)
   } catch (cause) {
     if (/^https?$/.test(scheme)) {
       const message = "http: is the address of a service, not a transport: use connectHttp() of callboard/client"

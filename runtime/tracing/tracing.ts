@@ -8,6 +8,7 @@ import { CallboardError } from "../errors.ts"
 import type { JobPosting } from "../protocol/message.ts"
 import type { TraceContext } from "../protocol/trace-context.ts"
 import { VERSION } from "../version.ts"
+import { loadApi } from "./api.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, traceContext } from "./context.ts"
 
 export interface TracingSettings {
@@ -34,7 +35,7 @@ export class Tracing {
 /** Loads OpenTelemetry. `undefined` where tracing is off. */
 export const openTracing = async ({ tracing = false }: TracingSettings): Promise<Tracing | undefined> => {
   if (tracing === false) return undefined
-  const api = await import("@opentelemetry/api")
+  const api = await loadApi()
   return new Tracing(api, tracing === true ? api.trace.getTracer("callboard", VERSION) : tracing)
 }
 

@@ -50,5 +50,5 @@ export {
   type QueueBrowser,
   type QueueDepth,
 } from "./optional.ts"
-export { answerEach, asError, clientLibrary, type Failed, PlainDriver } from "./plain-driver.ts"
+export { answerEach, asError, type Failed, missingLibrary, PlainDriver } from "./plain-driver.ts"
 export type { Entry, Revision, Store, StoreOperation } from "./store.ts"

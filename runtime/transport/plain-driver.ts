@@ -154,11 +154,10 @@ export const tooFewAnswers = (): TransportError => new TransportError("internal"
 export const asError = (thrown: unknown): TransportError =>
   thrown instanceof TransportError ? thrown : explainUnknown(thrown)
 
-/** Loads the client library of a plugin, an optional peer dependency. Where it is missing, the error says how to install it. */
-export const clientLibrary = async <T>(plugin: string, name: string, load: () => Promise<T>): Promise<T> => {
-  try {
-    return await load()
-  } catch (cause) {
-    throw new TransportError("unsupported", `${plugin}: the package ${name} is missing: npm install ${name}`, { cause })
-  }
-}
+/**
+ * The error of a plugin whose client library, an optional peer dependency, could not be loaded: it says how to install the
+ * library. A plugin writes `import("…")` with the name of the library inside a `try`, and throws this in the `catch`: bundlers
+ * include a library that is installed, and accept a missing one, only in that form.
+ */
+export const missingLibrary = (plugin: string, name: string, cause: unknown): TransportError =>
+  new TransportError("unsupported", `${plugin}: the package ${name} is missing: npm install ${name}`, { cause })

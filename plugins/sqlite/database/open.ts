@@ -4,13 +4,14 @@
  */
 import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
-import { DatabaseSync } from "node:sqlite"
+import type { DatabaseSync } from "node:sqlite"
 import { checkUrlOptions } from "../../../runtime/transport/checks.ts"
 import type { Capabilities } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { sleep } from "../../../runtime/transport/timers.ts"
 import { Database, int, text } from "./database.ts"
 import { faultOf, heldBy, isBusy, lockHolder } from "./fault.ts"
+import { loadSqlite } from "./library.ts"
 import { APPLICATION_ID, ensureSchema } from "./schema.ts"
 
 /** The folder that Callboard creates when it is missing, with a `.gitignore`. Every other folder must exist. */
@@ -46,10 +47,11 @@ export interface Opened {
  * milliseconds.
  */
 export const openFile = async (location: Location, namespace: string, timeout: number): Promise<Opened> => {
+  const library = loadSqlite()
   const path = resolve(location.path)
   prepareFolder(path)
   prepareFile(path)
-  const handle = withFault(path, () => new DatabaseSync(path, { timeout: 0, allowExtension: false }))
+  const handle = withFault(path, () => new library.DatabaseSync(path, { timeout: 0, allowExtension: false }))
   const database = new Database(handle, true, path, location.sync === "full")
   try {
     const ns = await retryWhileBusy(database, timeout, () => {

@@ -3,7 +3,7 @@
  * limit, and failures whose recorded error is known already.
  */
 
-import { dirname } from "node:path"
+import { basename, dirname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { compact } from "../../protocol/compact.ts"
 import { isObject } from "../../protocol/guards.ts"
@@ -112,8 +112,17 @@ export const outcomeLost = (why: string): JobError => ({
   reason: OUTCOME_LOST,
 })
 
-/** Where the runtime is, as Bun writes the place of a frame, and as Deno does. */
-const OURS = [fileURLToPath(import.meta.url), import.meta.url].map((file) => `${dirname(dirname(dirname(file)))}/`)
+/**
+ * The folder of the runtime, as Bun writes the place of a frame, and as Deno does. A bundle has no such folder, and in one of
+ * CommonJS there is no URL.
+ */
+const oursOf = (url: string | undefined): ReadonlyArray<string> =>
+  (url === undefined ? [] : [fileURLToPath(url), url])
+    .map((file) => dirname(dirname(dirname(file))))
+    .filter((folder) => basename(folder) === "runtime")
+    .map((folder) => `${folder}/`)
+
+const OURS = oursOf(import.meta.url)
 
 const FOREIGN = /[\\/]node_modules[\\/]effect[\\/]|[( ](?:native|node:|ext:|bun:|internal:|<anonymous>\)$)/
 

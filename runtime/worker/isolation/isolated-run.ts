@@ -17,6 +17,7 @@ import { isMap } from "../../protocol/guards.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/context.ts"
+import { traceInside } from "../../tracing/inside.ts"
 import { validate } from "../run/call.ts"
 import { type AttemptedRun, afterHandler, callHandler } from "../run/handler.ts"
 import { JobContext, type JobPort } from "../run/job-context.ts"
@@ -140,7 +141,7 @@ const nothing = () => undefined
 
 /** OpenTelemetry is loaded only where the worker traces. */
 const traceOf = async ({ trace }: Extract<ProcessRequest, { readonly kind: "run" }>): Promise<Trace | undefined> =>
-  trace === undefined ? undefined : (await import("../../tracing/inside.ts")).traceInside(trace)
+  trace === undefined ? undefined : traceInside(trace)
 
 interface Payload {
   readonly input: unknown

@@ -25,9 +25,9 @@ export const bundled = (program: string, beside: ReadonlyArray<string> = []): st
   if (!("bun" in process.versions)) return program
   const name = basename(program, ".ts")
   const folder = join(tmpdir(), `callboard-bundle-${process.pid}-${basename(dirname(program))}-${name}`)
-  // The runtime takes the folder two levels above its modules for its own, and hides the stack frames of the files in
-  // it. So the bundle is two levels deep: a frame of a test, which may lie in the same temporary folder, is shown.
-  const inside = "runtime/bundle"
+  // The runtime takes a folder `runtime` two levels above its modules for its own, and hides the stack frames of the files
+  // in it. A frame of a test, which may lie in the same temporary folder, is shown.
+  const inside = "runtime/bundle/modules"
   const file = join(folder, inside, `${name}.js`)
   if (existsSync(file)) return file
   const work = mkdtempSync(join(tmpdir(), "callboard-bundle-"))
