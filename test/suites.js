@@ -22,7 +22,10 @@ export const pageTests = allFiles.filter((file) => file.startsWith("test/page/")
 /** Tests with Celery: a stage of their own, since Celery and its servers must be fetched for them. */
 const withCelery = allFiles.filter((file) => /^test\/(interop|unit\/plugins\/redis)\//.test(file))
 
-export const testFiles = allFiles.filter((file) => !pageTests.includes(file) && !withCelery.includes(file))
+/** Tests that pack and install the package, or compile the examples of the pages: a stage of their own, since they take long. */
+export const packageTests = allFiles.filter((file) => file.startsWith("test/cli/package"))
+
+export const testFiles = allFiles.filter((file) => ![...pageTests, ...withCelery, ...packageTests].includes(file))
 
 /** The scenarios that users rely on. They hold on every transport; those on transports with a server run in stages of their own. */
 export const scenarios = testFiles.filter((file) => file.startsWith("test/scenarios/"))

@@ -5,7 +5,7 @@
 import { cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
-import { afterAll, beforeAll, expect, test } from "vitest"
+import { afterAll, beforeAll, expect, inject, test } from "vitest"
 import { findRuntime } from "../../runtime/cli/runtimes.js"
 import { startNats } from "../support/servers/nats.ts"
 import { startPostgres } from "../support/servers/postgres.ts"
@@ -69,7 +69,11 @@ const untilLine = (block: string, line: string): string => block.slice(0, block.
 
 beforeAll(async () => {
   const block = untilLine(shellBlock(installedBlocks.project), "npx callboard init")
-  await runShell(block.replaceAll("../my-tasks", project).replace(/ bun$/m, ` bun@${devDependencies.bun}`), root)
+  // The other tests share the package that is packed.
+  const packing = "npm pack --pack-destination ../my-tasks\n"
+  expect(block).toContain(packing)
+  const lines = block.replace(packing, `cp ${inject("tarball")} ../my-tasks\n`)
+  await runShell(lines.replaceAll("../my-tasks", project).replace(/ bun$/m, ` bun@${devDependencies.bun}`), root)
 }, 240_000)
 
 test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async () => {

@@ -202,8 +202,6 @@ function preparedOnce() {
   return preparation
 }
 
-/** The tests that install the package, or compile the examples of the pages. */
-const packageTests = "test/cli/package"
 /** The tests that kill workers and brokers in the middle of work. They take long, and run only on request. */
 const chaosTests = "test/chaos"
 const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.config]
@@ -221,7 +219,7 @@ const stages = {
   bun: async () => {
     await preparedOnce()
     if (bun === undefined) return plain("bun: not run")
-    return vitest("bun", bun, [...vitestRun, "--exclude", `${packageTests}*`, "--exclude", `${chaosTests}/**`])
+    return vitest("bun", bun, [...vitestRun, "--exclude", `${chaosTests}/**`])
   },
   unit: async () => {
     const found = findRuntime("bun")?.path
@@ -236,7 +234,12 @@ const stages = {
   package: async () => {
     await preparedOnce()
     if (bun === undefined) return plain("package: not run")
-    return vitest("package", bun, vitestRun, [packageTests])
+    return vitest("package", bun, [
+      "node_modules/vitest/vitest.mjs",
+      "run",
+      "--config",
+      "test/vitest.package.config.ts",
+    ])
   },
   scenarios: async () => {
     await preparedOnce()
