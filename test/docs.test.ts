@@ -499,13 +499,17 @@ test("the codes of errors and the options of NATS are all named", () => {
   )
 })
 
+/** Files that the package lacks are linked in the repository. */
+const inRepository = /^https:\/\/github\.com\/callboard\/callboard\/(?:blob|tree)\/main\//
+
 test("links lead somewhere, to a heading where they name one", () => {
   const others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(readPage)
   const lost = [...pages, ...others].flatMap((page) =>
     [...page.text.matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, target = ""]) => {
-      if (/^https?:/.test(target)) return []
-      const [file = "", anchor] = target.split("#")
-      const path = file === "" ? page.path : normalize(join(dirname(page.path), file))
+      const isOwn = inRepository.test(target)
+      if (/^https?:/.test(target) && !isOwn) return []
+      const [file = "", anchor] = target.replace(inRepository, "").split("#")
+      const path = file === "" ? page.path : normalize(isOwn ? file : join(dirname(page.path), file))
       const found = existsSync(join(root, path)) && (anchor === undefined || anchorsOf(readPage(path)).includes(anchor))
       return found ? [] : [`${page.path}: ${target}`]
     }),

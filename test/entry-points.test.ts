@@ -10,17 +10,15 @@ const root = fileURLToPath(new URL("..", import.meta.url))
 const read = (path: string) => readFileSync(join(root, path), "utf8")
 const record = "test/fixtures/entry-points.json"
 
-/** The source of each entry point of package.json; a wildcard stands for every plugin. */
+/** The source of each entry point of package.json. */
 const entryPoints = (): Map<string, string> => {
   const { name: own, exports: published } = JSON.parse(read("package.json"))
-  const plugins = readdirSync(join(root, "plugins"), { withFileTypes: true }).filter((entry) => entry.isDirectory())
   return new Map(
     Object.entries<{ default?: string }>(published).flatMap(([name, { default: target }]) => {
       if (target === undefined) return []
       const entry = name.replace(/^\./, own)
       const source = target.replace(/^\.\/dist\//, "").replace(/\.js$/, ".ts")
-      const stars = entry.includes("*") ? plugins.map((plugin) => plugin.name) : [""]
-      return stars.map((star): [string, string] => [entry.replace("*", star), source.replace("*", star)])
+      return [[entry, source] as const]
     }),
   )
 }
@@ -31,6 +29,12 @@ test("the entry points export what is written down, and nothing else", () => {
   expect(found, `if the change is meant, change ${record} too, and say why in the commit`).toEqual(
     JSON.parse(read(record)),
   )
+})
+
+test("each plugin has an entry point", () => {
+  const folders = readdirSync(join(root, "plugins"), { withFileTypes: true }).filter((entry) => entry.isDirectory())
+  const named = [...entryPoints().keys()].filter((name) => name.startsWith("callboard/plugins/"))
+  expect(named.toSorted()).toEqual(folders.map(({ name }) => `callboard/plugins/${name}`).toSorted())
 })
 
 test("what is loaded has the values that were read from the source", async () => {
