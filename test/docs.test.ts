@@ -76,6 +76,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "boards.ts": ["UNCLAIMED 1", "compile 4f2a builder-1", "posted, claimed, consumed"],
   "choosing.ts": ["claimed test"],
   "takeover.ts": ["1 null"],
+  "links.ts": ["{", '  url: "/reports/acme.pdf",', "}", "this token lacks the scope operate"],
   "fetched.ts": ["0 true", '{"username":"u","host":"h","port":5,"ns":"b","driver":"redis"}', "builds, on paper"],
 }
 

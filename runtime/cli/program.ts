@@ -12,6 +12,7 @@ import { addEvents } from "./commands/events.ts"
 import { addInit } from "./commands/init.ts"
 import { addJob, addWhy } from "./commands/job.ts"
 import { addGroup, addJobs } from "./commands/jobs.ts"
+import { addLink } from "./commands/link.ts"
 import { addPausing, addQueue, addQueues } from "./commands/queues.ts"
 import { addRemote } from "./commands/remote.ts"
 import { addSchedules } from "./commands/schedules.ts"
@@ -29,6 +30,7 @@ const commands = [
   addServe,
   addSubmit,
   addJob,
+  addLink,
   addWhy,
   addJobs,
   addGroup,

@@ -14,6 +14,7 @@ import {
   timeoutMsOf,
   type WaitOptions,
 } from "../jobs/handle.ts"
+import type { JobLink, LinkOptions } from "../jobs/link.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { errorOf } from "../jobs/responses.ts"
 import {
@@ -57,7 +58,19 @@ const checkSettings = optionsChecker(
  * `unauthorized`, `forbidden`, `transport-unavailable`, `gone` for a job that is not kept any more, and as {@link JobHandle}
  * says.
  */
-export type HttpJob<R = unknown> = Omit<JobHandle<R>, "events">
+export interface HttpJob<R = unknown> extends Omit<JobHandle<R>, "events"> {
+  /**
+   * Makes a token for this job alone, such as for a web page: with it, `connectHttp` reaches this job and nothing else until
+   * the link ends. Fails with `unsupported` if the service has no `http.linkSecret`, and with `forbidden` for a scope that the
+   * token of this client lacks.
+   *
+   * @example
+   * ```ts
+   * const { token, expires } = await client.job(id).link({ scopes: ["read"], ttl: "1 hour" })
+   * ```
+   */
+  link(options?: LinkOptions): Promise<JobLink>
+}
 
 /** The handle of a job that was just submitted over HTTP. */
 export interface HttpSubmittedJob<R = unknown> extends HttpJob<R> {
@@ -178,7 +191,10 @@ const OVER_HTTP: HandleActions<OverHttp> = {
 const clientOf = (request: Request): HttpClient => {
   const ask = askOver(request)
 
-  const job = <R>(id: string): HttpJob<R> => handleOf(OVER_HTTP, { request, ask }, id)
+  const job = <R>(id: string): HttpJob<R> => ({
+    ...handleOf<OverHttp, R>(OVER_HTTP, { request, ask }, id),
+    link: async (options = {}) => ask("POST /v1/jobs/{id}/link", { id, body: options }, "token"),
+  })
 
   return {
     submit: async <R>(task: string, fields: SubmissionFields = {}) => {

@@ -35,6 +35,7 @@ export {
 export type { GroupView } from "../jobs/groups.ts"
 export type { JobHandle, ResultsOptions, SubmittedJob, WaitOptions } from "../jobs/handle.ts"
 export type { JsonForm } from "../jobs/json-form.ts"
+export type { JobLink, LinkOptions, LinkScope } from "../jobs/link.ts"
 export type { JobEvent } from "../jobs/lists.ts"
 export type { Receipt } from "../jobs/receipt.ts"
 export type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"

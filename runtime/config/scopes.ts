@@ -16,6 +16,24 @@ export const TOKEN_SCOPES = [...SCOPES, "no-payload"] as const
 
 export type TokenScope = (typeof TOKEN_SCOPES)[number]
 
+/** All scopes of a token or a link, with those that others include. */
+export const granted = (given: ReadonlyArray<TokenScope>): ReadonlyArray<Scope> => {
+  const all = new Set<TokenScope>(given.includes("admin") ? SCOPES : given)
+  if (all.has("read")) all.add("payload")
+  if (given.includes("no-payload")) all.delete("payload")
+  return SCOPES.filter((scope) => all.has(scope))
+}
+
+/** Why `no-payload` cannot be given with these scopes; `undefined` if it can, or is not. */
+export const whyNotTogether = (scopes: ReadonlyArray<TokenScope>): string | undefined => {
+  if (!scopes.includes("no-payload")) return undefined
+  const contrary = scopes.find((scope) => scope === "admin" || scope === "payload")
+  if (contrary !== undefined) return `${contrary} contradicts no-payload; leave one of them out`
+  return scopes.every((scope) => scope === "no-payload")
+    ? "combine no-payload with another scope, such as read+no-payload"
+    : undefined
+}
+
 export interface Token {
   /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */
   readonly token: string

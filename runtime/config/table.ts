@@ -58,6 +58,11 @@ const Version = Schema.String.check(
   Schema.makeFilter((value: string) => (value.length >= 1 && value.length <= 100) || "must have 1 to 100 characters"),
 )
 
+/** Shortest secret that nobody finds by trying: 32 hexadecimal characters have 128 bits. */
+const LinkSecret = Schema.String.check(
+  Schema.makeFilter((value: string) => value.length >= 32 || "must have 32 characters or more"),
+)
+
 const Queues = Schema.Array(
   Schema.String.check(
     Schema.makeFilter((name: string) => {
@@ -568,6 +573,19 @@ export const TABLE = {
       otherwise: "none: callers on this machine have full access",
       secret: true,
     }),
+    /**
+     * Signs links to jobs: 32 characters or more, such as of `openssl rand -hex 32`, the same in every process that serves HTTP.
+     * Changing it ends all links. Defaults to none: no links.
+     */
+    linkSecret: text(
+      {
+        for: "command",
+        text: "Signs links to jobs: 32 characters or more, such as of `openssl rand -hex 32`, the same in every process that serves HTTP",
+        otherwise: "none: no links",
+        secret: true,
+      },
+      LinkSecret,
+    ),
     /** Origins of web pages that may call it with a token, such as `https://app.example.com`. Defaults to none. */
     origins: setting("list", Schema.Array(Text), {
       for: "command",

@@ -1,13 +1,22 @@
 /**
- * Authentication of requests. With tokens a request needs one whose scopes allow the route. Without tokens every request
+ * Authentication of requests. With tokens a request needs one whose scopes allow the route, or a link to its job. Without tokens every request
  * that reaches the address may do everything; three checks protect that: the service listens on loopback only, it answers
  * only requests that name this machine as their host (so that a page whose name resolves to loopback, DNS rebinding, is
  * refused), and it takes no writes from pages of other origins.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
-import { SCOPES, type Scope, TOKEN_SCOPES, type Token, type TokenScope } from "../config/scopes.ts"
+import {
+  granted,
+  SCOPES,
+  type Scope,
+  TOKEN_SCOPES,
+  type Token,
+  type TokenScope,
+  whyNotTogether,
+} from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 import { compact } from "../protocol/compact.ts"
+import { isLink, LINK_PREFIX, type Link, openLink } from "./link.ts"
 
 /** The sender of a request, identified by its token. */
 export interface Caller {
@@ -18,6 +27,8 @@ export interface Caller {
   readonly scopes: ReadonlyArray<Scope>
   /** Whether the service asks for no tokens. */
   readonly open: boolean
+  /** The job that a link is for, and when it ends, in milliseconds since the epoch. Absent for every other caller. */
+  readonly link?: Pick<Link, "id" | "until">
   may(scope: Scope): boolean
 }
 
@@ -57,14 +68,6 @@ interface KnownToken {
   readonly caller: Caller
 }
 
-/** All scopes of a token, with those that others include. */
-const granted = (given: ReadonlyArray<TokenScope>): ReadonlyArray<Scope> => {
-  const all = new Set<TokenScope>(given.includes("admin") ? SCOPES : given)
-  if (all.has("read")) all.add("payload")
-  if (given.includes("no-payload")) all.delete("payload")
-  return SCOPES.filter((scope) => all.has(scope))
-}
-
 const knownToken = ({ token, scopes, name }: Token, at: number): KnownToken => {
   if (typeof token !== "string" || !BEARER_TOKEN.test(token)) {
     refuse(at, "token: use letters, digits and - . _ ~ + /, for example from `openssl rand -hex 32`")
@@ -72,34 +75,62 @@ const knownToken = ({ token, scopes, name }: Token, at: number): KnownToken => {
   if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isTokenScope)) {
     refuse(at, `scopes: name at least one of ${TOKEN_SCOPES.join(", ")}`)
   }
-  const contrary = scopes.find((scope) => scope === "admin" || scope === "payload")
-  if (scopes.includes("no-payload") && contrary !== undefined) {
-    refuse(at, `scopes: ${contrary} contradicts no-payload; leave one of them out`)
-  }
-  if (scopes.every((scope) => scope === "no-payload"))
-    refuse(at, "scopes: combine no-payload with another scope, such as read+no-payload")
+  if (isLink(token)) refuse(at, `token: must not begin with ${LINK_PREFIX}, as links to jobs do`)
+  const why = whyNotTogether(scopes)
+  if (why !== undefined) refuse(at, `scopes: ${why}`)
   const hash = digest(token)
-  const all = granted(scopes)
-  const key = hash.toString("base64url")
-  const may = (scope: Scope): boolean => all.includes(scope)
   return {
     digest: hash,
-    caller: { key, ...compact({ name }), scopes: all, open: false, may },
+    caller: { key: hash.toString("base64url"), ...compact({ name }), ...mayBy(granted(scopes)) },
   }
 }
+
+const mayBy = (scopes: ReadonlyArray<Scope>): Pick<Caller, "scopes" | "open" | "may"> => ({
+  scopes,
+  open: false,
+  may: (scope) => scopes.includes(scope),
+})
+
+/** The holder of a link. Its streams count together with those of every other link to the job. */
+const linkCaller = ({ id, scopes, until }: Link): Caller => ({
+  key: `link ${id}`,
+  ...mayBy(scopes),
+  link: { id, until },
+})
 
 /** Finds the caller of a request by its `Authorization` header. Fails with `unauthorized`. */
 export type Authenticate = (authorization: string | undefined) => Caller
 
-/** Fails with `invalid-input`, naming the token by its place in the list and never by its text. */
-export const authenticatorOf = (tokens: ReadonlyArray<Token> = []): Authenticate => {
+/**
+ * The callers with these tokens, and with links signed with this secret. Fails with `invalid-input`, naming the token by its
+ * place in the list and never by its text.
+ */
+export const authenticatorOf = (tokens: ReadonlyArray<Token> = [], linkSecret?: string): Authenticate => {
+  const byToken = tokenAuthenticator(tokens)
+  if (tokens.some(({ token }) => token === linkSecret)) {
+    throw new CallboardError(
+      "invalid-input",
+      "http.linkSecret: must differ from every token, since the holder of that token could make links",
+      { field: "http.linkSecret" },
+    )
+  }
+  return (authorization) => {
+    const given = bearerOf(authorization)
+    // A link stays limited to its job on a service without tokens too, so that a page meets the same refusals there.
+    return given !== undefined && isLink(given) ? linkCaller(openLink(linkSecret, given)) : byToken(given)
+  }
+}
+
+const bearerOf = (authorization: string | undefined): string | undefined =>
+  /^bearer +(\S+) *$/i.exec(authorization ?? "")?.[1]
+
+const tokenAuthenticator = (tokens: ReadonlyArray<Token>): ((given: string | undefined) => Caller) => {
   if (tokens.length === 0) return () => UNRESTRICTED
   const known = tokens.map(knownToken)
   if (new Set(known.map(({ caller }) => caller.key)).size < known.length) {
     throw new CallboardError("invalid-input", "http.tokens: a token is used twice", { field: "http.tokens" })
   }
-  return (authorization) => {
-    const given = /^bearer +(\S+) *$/i.exec(authorization ?? "")?.[1]
+  return (given) => {
     if (given === undefined) {
       throw new CallboardError("unauthorized", "send a token: `Authorization: Bearer <token>`")
     }

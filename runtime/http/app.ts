@@ -32,7 +32,9 @@ import { healthRoutes, metricsRoutes, serviceRoutes } from "./service-routes.ts"
 import { statisticsRoutes } from "./statistics.ts"
 import { submitRoutes } from "./submit.ts"
 
-export interface HttpAppOptions extends Pick<HttpOptions, "origins" | "page">, Pick<OptionsFor<"serve">, "maxBody"> {
+export interface HttpAppOptions
+  extends Pick<HttpOptions, "linkSecret" | "origins" | "page">,
+    Pick<OptionsFor<"serve">, "maxBody"> {
   /** Tokens, each with its scopes. Without any, say `loopbackOnly: true` or `open: true`. Defaults to none. */
   readonly tokens?: ReadonlyArray<Token> | undefined
   /**
@@ -94,6 +96,7 @@ const fields = {
   // Each token is checked where its digest is made.
   tokens: Schema.optionalKey(Schema.Array(Schema.Unknown)),
   open: Schema.optionalKey(Schema.Boolean),
+  linkSecret: Schema.optionalKey(TABLE.http.fields.linkSecret.code),
   origins: Schema.optionalKey(TABLE.http.fields.origins.code),
   maxBody: Schema.optionalKey(TABLE.maxBody.code),
   ready: Schema.optionalKey(AnyFunction),
@@ -150,7 +153,7 @@ const whyUnready = (ready: boolean | string): string | undefined =>
 /** {@link http} without a client yet. Without `metrics`, `/metrics` answers 404. */
 export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
   const { tokens = [], origins = [], loopbackOnly = false, ready = () => true, metrics = false, page = true } = options
-  const { maxBody = DEFAULTS.maxBody } = options
+  const { maxBody = DEFAULTS.maxBody, linkSecret } = options
   let client: Client | undefined
   let outage: string | undefined = CONNECTING
   const documents = new Map<string, OpenApi>()
@@ -168,6 +171,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
     unready: () => outage ?? whyUnready(ready()),
     outage: () => outage,
     metrics: metrics === false ? undefined : metrics,
+    linkSecret,
     closing: options.closing ?? new AbortController().signal,
     features: [...new Set(routes.flatMap(({ path }) => /^\/v1\/([a-z]+)/.exec(path)?.[1] ?? []))],
     describe: (base) => {
@@ -182,7 +186,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
   }
   const unknownPath = "no such route; GET / lists all routes"
   return {
-    app: honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath, page }),
+    app: honoApp(context, { routes, tokens, linkSecret, origins, loopbackOnly, unknownPath, page }),
     attach: (attached) => {
       client = attached
       outage = undefined

@@ -17,6 +17,7 @@ import { EVENT_ROUTES } from "../routes/events.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Caller } from "./access.ts"
 import { recordOf } from "./job-record.ts"
+import { linkedTransition } from "./linked-job.ts"
 import { type Route, type RouteRequest, served } from "./route.ts"
 
 export interface SseMessage {
@@ -36,7 +37,7 @@ const STREAM_HEADERS = {
   "X-Content-Type-Options": "nosniff",
 }
 
-/** Streams until `events` ends, the client disconnects, or the service stops. */
+/** Streams until `events` ends, the client disconnects, its link ends, or the service stops. */
 export const stream = (
   { c, context, caller }: Pick<RouteRequest, "c" | "context" | "caller">,
   events: (signal: AbortSignal) => AsyncIterable<SseMessage>,
@@ -50,7 +51,9 @@ export const stream = (
     out.onAbort(end)
     context.closing.addEventListener("abort", end)
     let isIdle = true
+    const { until = Number.POSITIVE_INFINITY } = caller.link ?? {}
     const keepAlive = setInterval(() => {
+      if (Date.now() >= until) return end()
       // The last comment is not sent yet: a client that does not read must not fill the memory with comments.
       if (!isIdle) return
       isIdle = false
@@ -80,9 +83,14 @@ export const stream = (
 }
 
 const messageOf = (event: JobEvent, caller: Caller): SseMessage => {
-  const { type } = event
   const data: typeof JobEventSchema.Type =
-    type === "transition" || caller.may("payload") ? event : { type, fraction: event.fraction, at: event.at }
+    event.type === "transition"
+      ? caller.link === undefined
+        ? event
+        : { type: event.type, ...linkedTransition(event) }
+      : caller.may("payload")
+        ? event
+        : { type: event.type, fraction: event.fraction, at: event.at }
   return {
     event: event.type,
     data: JSON.stringify(data),

@@ -17,6 +17,8 @@ export interface HonoAppOptions {
   readonly routes: ReadonlyArray<Route>
   /** Without tokens every caller may do everything, except pages of other origins. */
   readonly tokens: ReadonlyArray<Token>
+  /** Signs links to jobs. Absent: every link is refused. */
+  readonly linkSecret?: string | undefined
   /** Origins whose pages may call it with a token. */
   readonly origins: ReadonlyArray<string>
   /** Answer only requests that name this machine as their host. */
@@ -49,12 +51,22 @@ const credentialOf = (c: Context, { query = {} }: Route): string | undefined => 
   return c.req.header("authorization") ?? (given === undefined ? undefined : `Bearer ${given}`)
 }
 
+/** Fails with `forbidden` unless a link may use the route, and is for the job that the path names. */
+const checkLink = ({ link }: Route, linked: string, id: string | undefined): void => {
+  if (link === undefined)
+    throw new CallboardError(
+      "forbidden",
+      `this is a link to job ${linked}: it allows only its record, its result, its events, and if it has the scope, to cancel and retry it`,
+    )
+  if (id !== linked) throw new CallboardError("forbidden", `this is a link to job ${linked}, and to no other job`)
+}
+
 /** Fails with `invalid-input` when a token cannot be used. */
 export const honoApp = (
   context: HttpContext,
-  { routes, tokens, origins, loopbackOnly, unknownPath, page = false }: HonoAppOptions,
+  { routes, tokens, linkSecret, origins, loopbackOnly, unknownPath, page = false }: HonoAppOptions,
 ): Hono => {
-  const authenticate = authenticatorOf(tokens)
+  const authenticate = authenticatorOf(tokens, linkSecret)
   checkOrigins(origins, tokens.length > 0)
   const admit = (request: Request): void => {
     // The address is read by routes, by its query or to tell where the application is mounted.
@@ -74,6 +86,7 @@ export const honoApp = (
     app.on(route.method, honoPath(route.path), (c) => {
       admit(c.req.raw)
       const caller = route.scope === undefined ? ANONYMOUS : authenticate(credentialOf(c, route))
+      if (caller.link !== undefined) checkLink(route, caller.link.id, c.req.param("id"))
       const scope = scopes.find((each) => !caller.may(each))
       if (scope === undefined) {
         allowSilence(c.env, c.req.raw)

@@ -14,6 +14,7 @@ import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { Caller } from "./access.ts"
 import { withReadDeadline } from "./limits.ts"
+import { linkedJob } from "./linked-job.ts"
 import type { HttpContext } from "./route.ts"
 
 /** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
@@ -60,13 +61,19 @@ export const resultsAfterWait = async (
 }
 
 /** A job as a caller may see it. */
-export const shownTo = (caller: Caller, view: JobView): JobView => (caller.may("payload") ? view : withoutPayload(view))
+export const shownTo = (caller: Caller, view: JobView): JobView => {
+  const shown = caller.may("payload") ? view : withoutPayload(view)
+  return caller.link === undefined ? shown : linkedJob(shown)
+}
 
 /** A single job, with what its task holds, as a caller may see it. */
-export const detailsFor = async ({ client }: HttpContext, caller: Caller, record: JobRecord): Promise<JobView> =>
-  caller.may("payload")
+export const detailsFor = async ({ client }: HttpContext, caller: Caller, record: JobRecord): Promise<JobView> => {
+  // A link shows nothing of the task, so that it is not read.
+  if (caller.link !== undefined) return shownTo(caller, jobView(record))
+  return caller.may("payload")
     ? withReadDeadline(jobDetails(client.connection.store, record))
     : withoutPayload(jobView(record), record)
+}
 
 /** {@link detailsFor}, with the parts that were asked for. */
 export const detailsWith = async (

@@ -29,6 +29,8 @@ import {
   shownTo,
 } from "./job-record.ts"
 import { boundedRead, withReadDeadline } from "./limits.ts"
+import { makeLink } from "./link.ts"
+import { linkedOutcome } from "./linked-job.ts"
 import { bodyOf } from "./request-body.ts"
 import { json, tagged } from "./response.ts"
 import { type Route, served } from "./route.ts"
@@ -46,9 +48,15 @@ const runFor = (caller: Caller, outcome: RunOutcome): RunView => {
   return rest
 }
 
+/** Fails with `forbidden` if the caller has a link. */
+const refuseToLink = ({ link }: Caller, message: string): void => {
+  if (link !== undefined) throw new CallboardError("forbidden", message)
+}
+
 export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
   "GET /v1/jobs/{id}": async ({ c, caller, context, id, query }) => {
     const parts = query.with ?? []
+    if (parts.length > 0) refuseToLink(caller, "a link shows neither the input nor the attempts of its job")
     if (parts.includes("input") && !caller.may("payload")) {
       throw new CallboardError("forbidden", "this token lacks the scope payload, which is required for with=input", {
         scope: "payload",
@@ -81,7 +89,8 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
     const end = jobOutcome(record)
     if (end !== undefined) {
       const { result: _result, ...how } = end
-      return caller.may("payload") ? { id, ...end } : { id, ...how }
+      const shown = caller.may("payload") ? end : how
+      return { id, ...(caller.link === undefined ? shown : linkedOutcome(shown)) }
     }
     const pending: typeof Pending.Type = { id, state: record.state }
     return json(pending, 202, { "retry-after": retryAfter(record) })
@@ -92,12 +101,20 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
   },
   "POST /v1/jobs/{id}/cancel": async ({ caller, context, id, query }) => {
     const { terminate = false, release = false, state } = query
+    if (terminate || release)
+      refuseToLink(caller, "a link cancels its job alone: terminate and release can end or start other jobs")
     const check = state === undefined ? undefined : stillIn(state)
     const record = await cancelJob(context.client.connection, id, { terminate, release }, check)
     return shownTo(caller, jobView(record))
   },
   "POST /v1/jobs/{id}/retry": async ({ caller, context, id, query }) => {
     return shownTo(caller, jobView(await rerunJob(context.client.connection, id, undefined, query)))
+  },
+  "POST /v1/jobs/{id}/link": async (request) => {
+    const { caller, context, id } = request
+    const issuer = { secret: context.linkSecret, may: caller.may }
+    const made = makeLink(context.client.connection, issuer, id, await bodyOf(request))
+    return withReadDeadline(made)
   },
   "POST /v1/jobs/{id}/run-now": async ({ caller, context, id }) =>
     shownTo(caller, jobView(await runJobNow(context.client.connection, id))),

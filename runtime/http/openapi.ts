@@ -138,8 +138,9 @@ const operationOf = (route: Route, components: Components, hasTokens: boolean): 
   )
   const needsToken = hasTokens && route.scope !== undefined
   const scopes = scopesOf(route)
-  const needed =
-    scopes.length === 0 ? "Any token is accepted." : `Scope: ${scopes.map((each) => `\`${each}\``).join(" and ")}.`
+  const named = scopes.map((each) => `\`${each}\``).join(" and ")
+  const holder = route.link ? " A link to the job that has it is accepted." : ""
+  const needed = scopes.length === 0 ? "Any token is accepted." : `Scope: ${named}.${holder}`
   const scope = route.scope === undefined ? "Needs no token." : needed
   return {
     operationId: route.operation,

@@ -32,6 +32,8 @@ export interface HttpContext {
   readonly outage: () => string | undefined
   /** What `/metrics` answers with; `undefined` where metrics are off. */
   readonly metrics: MetricsText | undefined
+  /** Signs links to jobs; `undefined` if there are none. */
+  readonly linkSecret: string | undefined
   /** Fires when the service stops: waits and streams end. */
   readonly closing: AbortSignal
   /** What this application can do: the first word of each path under `/v1`. */
@@ -126,11 +128,11 @@ const routeOf = (address: Address, description: Description, handle: Handler<Par
 
 /**
  * After a change the statistics are read again, so that the next answer contains it. Submissions are too frequent for
- * that.
+ * that, and a route with the scope `read` changes nothing.
  */
 const decided = async ({ scope }: Description, context: HttpContext, handled: Promise<Response>): Promise<Response> => {
   const answer = await handled
-  if (scope !== "submit") await context.client.statistics.forget()
+  if (scope !== "submit" && scope !== "read") await context.client.statistics.forget()
   return answer
 }
 

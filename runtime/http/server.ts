@@ -114,7 +114,12 @@ export const startHttp = async (options: HttpOptions, context: HttpServerContext
   const server = await startServer(
     options,
     (access) => {
-      const attachable = attachableHttp({ ...context, ...access, page: options.page ?? true })
+      const attachable = attachableHttp({
+        ...context,
+        ...access,
+        page: options.page ?? true,
+        linkSecret: options.linkSecret,
+      })
       attach = attachable.attach
       return attachable.app
     },
@@ -151,6 +156,7 @@ export const startPoolHttp = (
         unready,
         outage: () => undefined,
         metrics,
+        linkSecret: undefined,
         closing,
         features: [],
         describe: (base) => openApiOf(poolRoutes, base, tokens.length > 0),

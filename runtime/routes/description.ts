@@ -39,6 +39,11 @@ export interface Description {
   readonly description?: string
   /** The scope that a token must have; `any`: each token will do. Absent on routes that need no token. */
   readonly scope?: Scope | "any"
+  /**
+   * A link to the job of the path may use it; its handler shows such a caller only the fields that links show. Defaults to no,
+   * so that a new route reveals nothing to the holders of links.
+   */
+  readonly link?: true
   /** The answers show inputs or results of jobs: the token must have the scope `payload` as well. */
   readonly showsPayload?: true
   /** What the `{id}` of the path is. Defaults to the id of a job. */

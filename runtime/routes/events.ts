@@ -17,7 +17,7 @@ const JOBS = Schema.Boolean.annotate({
 
 const ACCESS_TOKEN = Schema.String.annotate({
   description:
-    "The token, for an EventSource, which cannot send headers; proxies may log it, so use a token with the scope `read` only",
+    "The token, for an EventSource, which cannot send headers; proxies may log it, so do not put a token of the service here: for one job use a link to it",
 })
 const LAST = Schema.String.annotate({ description: "Like the header `Last-Event-ID`, for clients that cannot set it" })
 
@@ -29,6 +29,7 @@ export const EVENT_ROUTES = {
     description:
       "Server-sent events: `transition` (with an id), replayed from the start or after `Last-Event-ID`, then live; `progress` (last value) in between. The stream ends after the transition that ends the job.",
     scope: "read",
+    link: true,
     call: "events()",
     query: { lastEventId: text(LAST), access_token: text(ACCESS_TOKEN) },
     headers: { "Last-Event-ID": { description: "Continue after this event", example: "1.2" } },

@@ -1,6 +1,7 @@
 /** Routes about one job, by its id. */
 import * as Schema from "effect/Schema"
 import { HANDLE } from "../jobs/handle.ts"
+import { JobLink, LinkRequest } from "../jobs/link.ts"
 import { JobTree, QueuePlace } from "../jobs/lists.ts"
 import { Forgotten, Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
 import { Why } from "../jobs/why/cause.ts"
@@ -41,6 +42,7 @@ export const JOB_ROUTES = {
     description:
       "With `with=attempts` the field `attempts` has the attempts instead of their number; with `with=input` the field `input` is an object with the value, or the start of a long value, its size, and the names of hidden values.",
     scope: "read",
+    link: true,
     query: { with: list(With) },
     headers: {
       "If-None-Match": {
@@ -100,6 +102,7 @@ export const JOB_ROUTES = {
     description:
       "`200` once the job has ended, in any state: see `state`. `202` before that, even when `wait` has passed; the job continues.",
     scope: "read",
+    link: true,
     call: "result()",
     query: { wait: text(Wait) },
     responses: [
@@ -128,6 +131,7 @@ export const JOB_ROUTES = {
     description:
       "A waiting job will not run. If the job is running, its signal fires and its outcome is refused. With `terminate=true` a handler in a separate process is killed at once, and a worker that the handler blocks exits within ten seconds, even if the job was cancelled before. Jobs that wait for it stay deferred; with `release=true` they no longer wait for it.",
     scope: "operate",
+    link: true,
     call: "cancel()",
     query: {
       terminate: boolean(HANDLE.cancel.options.terminate),
@@ -148,10 +152,23 @@ export const JOB_ROUTES = {
     description:
       "Starts the next run of the job, with the same id. `unsupported` if its input is not kept, for example after a success.",
     scope: "operate",
+    link: true,
     call: "retry()",
     query: { from: text(HANDLE.retry.options.from) },
     responses: [JOB],
     problems: ["job-exists", "gone", "unsupported"],
+  },
+  "POST /v1/jobs/{id}/link": {
+    operation: "linkJob",
+    group: "Jobs",
+    summary: "Make a link to a job",
+    description:
+      "A token for this job alone, signed with `http.linkSecret` and not stored. It cannot be revoked, except by changing the secret. It never has a scope that the caller lacks.",
+    scope: "read",
+    call: "link()",
+    body: { "application/json": LinkRequest },
+    responses: [{ status: 200, description: "The link", schema: JobLink }],
+    problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "unsupported"],
   },
   "POST /v1/jobs/{id}/run-now": {
     operation: "runJobNow",

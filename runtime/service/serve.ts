@@ -114,7 +114,11 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     http?.attach(client)
     // Signals are handled before the worker starts, so that a signal during the start frees the name of the worker
     // again.
-    service = new RunningService({ client, http, metrics }, own, options.signals ?? true)
+    service = new RunningService(
+      { client, http, metrics, linkSecret: options.http ? options.http.linkSecret : undefined },
+      own,
+      options.signals ?? true,
+    )
     if (actors.length > 0) {
       const workerOptions: WorkerOptions = {
         ...settings,

@@ -1,6 +1,7 @@
 /** A running service: worker and HTTP in one process, stopped together, by signals or by the application. */
 import type { Client } from "../client/client.ts"
 import type { HttpServer } from "../http/server.ts"
+import type { JobLink, LinkOptions } from "../jobs/link.ts"
 import type { Log } from "../log/log.ts"
 import type { Metrics, ServiceMetrics } from "../metrics/metrics.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -19,6 +20,17 @@ export interface Service extends AsyncDisposable {
   readonly metrics: ServiceMetrics | undefined
   /** Whether its worker, if any, consumes, and its transport is within reach: what `/readyz` says. */
   readonly isReady: boolean
+  /**
+   * Makes a link to a job, as `POST /v1/jobs/{id}/link` does: a token for this job alone, such as for a web page, which this
+   * service and others with the same `http.linkSecret` accept until it ends. Fails with `unsupported` without `http.linkSecret`,
+   * with `invalid-input`, naming the option, and with `not-found` and `gone`.
+   *
+   * @example
+   * ```ts
+   * const { token } = await service.link(job.id, { scopes: ["read", "operate"], ttl: "1 hour" })
+   * ```
+   */
+  link(id: string, options?: LinkOptions): Promise<JobLink>
   /**
    * Resolves once the worker consumes. Fails with the worker's error, and with `TransportError` `closed` when the service is
    * stopped before.
@@ -46,6 +58,7 @@ interface Parts {
   readonly client: Client
   readonly http: HttpServer | undefined
   readonly metrics: Metrics | undefined
+  readonly linkSecret: string | undefined
 }
 
 export class RunningService implements Service {
@@ -56,6 +69,7 @@ export class RunningService implements Service {
   readonly stopped: Promise<StopReport>
   readonly #failed = Promise.withResolvers<TransportError>()
   readonly #http: HttpServer | undefined
+  readonly #linkSecret: string | undefined
   readonly #log: Log
   #isConnected = true
   /** Whether the service handles the signals of its process, and ends it. */
@@ -68,11 +82,12 @@ export class RunningService implements Service {
   #stopping: Promise<StopReport> | undefined
   #resolveStopped: (report: StopReport) => void = () => undefined
 
-  constructor({ client, http, metrics }: Parts, log: Log, signals: boolean) {
+  constructor({ client, http, metrics, linkSecret }: Parts, log: Log, signals: boolean) {
     this.client = client
     this.metrics = metrics
     this.url = http?.url
     this.#http = http
+    this.#linkSecret = linkSecret
     this.#log = log
     this.stopped = new Promise((resolve) => {
       this.#resolveStopped = resolve
@@ -101,6 +116,11 @@ export class RunningService implements Service {
 
   get worker(): Worker | undefined {
     return this.#worker
+  }
+
+  async link(id: string, options: LinkOptions = {}): Promise<JobLink> {
+    const { makeLink } = await import("../http/link.ts")
+    return makeLink(this.client.connection, { secret: this.#linkSecret, may: () => true }, id, options)
   }
 
   /**

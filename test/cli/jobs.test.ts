@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { openLink } from "../../runtime/http/link.ts"
 import { eventually, type Spawned } from "../support/servers/process.ts"
 import { makeProject, type Project, works } from "./project.ts"
 
@@ -446,6 +447,28 @@ test("doctor shows each value, its origin, and what the transport can do", async
   expect(stdout).toMatch(/^ {2}durability +fsync$/m)
   expect(stdout).toMatch(/^ {2}(bun|deno) +\d/m)
   expect(stdout).not.toMatch(/hush|sesame/)
+})
+
+test("a link to a job is printed, for the settings' secret, and doctor does not show the secret", async () => {
+  using other = makeProject({ "actors/works.ts": works })
+  const secret = "0123456789abcdef0123456789abcdef"
+  const { id } = await other.json<Job>("submit", "works.echo", "1", "--force")
+  const without = await other.ask("link", id)
+  expect(without).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("set http.linkSecret") })
+  other.env["CALLBOARD_HTTP_LINK_SECRET"] = secret
+  const made = await other.ask("link", id.slice(-8), "--scopes", "read,operate", "--ttl", "1h")
+  expect(made).toMatchObject({ code: 0, stderr: expect.stringContaining(`read, payload, operate of job ${id}`) })
+  expect(openLink(secret, made.stdout.trim())).toMatchObject({ id, scopes: ["read", "payload", "operate"] })
+  expect(await other.json("link", id)).toMatchObject({ id, scopes: ["read", "payload"] })
+  for (const wrong of [
+    ["--ttl", "31d"],
+    ["--scopes", "admin"],
+    ["--scopes", ""],
+  ])
+    expect(await other.ask("link", id, ...wrong)).toMatchObject({ code: 2, stdout: "" })
+  const { stdout } = await other.ask("doctor")
+  expect(stdout).toMatch(/http\.linkSecret +set +variable CALLBOARD_HTTP_LINK_SECRET/)
+  expect(stdout).not.toContain(secret)
 })
 
 describe("revoke", () => {
