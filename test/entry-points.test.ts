@@ -37,6 +37,16 @@ test("each plugin has an entry point", () => {
   expect(named.toSorted()).toEqual(folders.map(({ name }) => `callboard/plugins/${name}`).toSorted())
 })
 
+test("CONTRIBUTING.md names each entry point under What is public", () => {
+  const [, section = ""] = /^## What is public\n(.*?)^## /ms.exec(read("CONTRIBUTING.md")) ?? []
+  const named = new Set([...section.matchAll(/`(callboard\/[\w./-]+)`/g)].map(([, name]) => name))
+  const entries = Object.keys(JSON.parse(read("package.json")).exports).flatMap((entry) => {
+    const path = entry.replace(/^\./, "callboard")
+    return path === "callboard" ? [] : path
+  })
+  expect([...named].toSorted()).toEqual(entries.toSorted())
+})
+
 test("what is loaded has the values that were read from the source", async () => {
   for (const [name, source] of entryPoints()) {
     const module = await import(join(root, source))
