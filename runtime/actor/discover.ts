@@ -2,6 +2,7 @@
 import { readdir } from "node:fs/promises"
 import { extname, join, resolve } from "node:path"
 import { pathToFileURL } from "node:url"
+import { loadFailure } from "../platform/load-failure.ts"
 import { isObject } from "../protocol/guards.ts"
 import { type ActorDefinition, isActor } from "./actor.ts"
 
@@ -52,9 +53,7 @@ export const discoverActors = async (folder: string): Promise<ReadonlyArray<Acto
     try {
       module = await import(pathToFileURL(file).href)
     } catch (cause) {
-      throw new DiscoveryFailed(`${file} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`, {
-        cause,
-      })
+      throw new DiscoveryFailed(loadFailure(file, cause), { cause })
     }
     if (!isObject(module)) continue
     for (const value of Object.values(module)) {

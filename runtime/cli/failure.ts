@@ -1,8 +1,5 @@
 /** Failures of commands: one line that says what to do, and an exit code. Stack traces only with `-l debug`. */
 
-import { fileURLToPath } from "node:url"
-import { stripVTControlCharacters } from "node:util"
-import { DiscoveryFailed } from "../actor/discover.ts"
 import { ConfigError } from "../config/file.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import { AddressTaken } from "../http/listener.ts"
@@ -80,44 +77,7 @@ export const lineOf = (error: unknown): string => {
 const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
   if (error instanceof CommandFailed) return error.message
-  // A file that does not compile: Bun gives the position in a field, Deno in the message.
-  if (error instanceof DiscoveryFailed || error instanceof ConfigError) {
-    const found = syntaxErrorOf(error.cause)
-    if (found !== undefined) return `${found.where} cannot be loaded: ${found.message}`
-  }
   return error.message === "" ? error.name : error.message
-}
-
-interface SyntaxErrorFound {
-  /** `file:line:column` */
-  readonly where: string
-  readonly message: string
-}
-
-/** The first error of a compiler, if the failure is a compile error. */
-const syntaxErrorOf = (cause: unknown): SyntaxErrorFound | undefined => {
-  const error: unknown = cause instanceof AggregateError ? cause.errors[0] : cause
-  if (!isObject(error) || !("message" in error)) return undefined
-  return ofBun(error) ?? ofDeno(String(error.message))
-}
-
-const ofBun = (error: object & { readonly message: unknown }): SyntaxErrorFound | undefined => {
-  if (!("position" in error)) return undefined
-  const { position, message } = error
-  if (!isObject(position) || !("file" in position)) return undefined
-  const line = "line" in position ? `:${position.line}` : ""
-  const column = "column" in position ? `:${position.column}` : ""
-  return { where: `${position.file}${line}${column}`, message: String(message) }
-}
-
-/** Message and position of a compile error in Deno, which prints the source line between the two. */
-const ofDeno = (message: string): SyntaxErrorFound | undefined => {
-  const [, file, position] = /^[ \t]*at (file:\S+)(:\d+:\d+)$/m.exec(stripVTControlCharacters(message)) ?? []
-  if (file === undefined) return undefined
-  return {
-    where: `${fileURLToPath(file)}${position}`,
-    message: (message.split("\n")[0] ?? "").replace(/^SyntaxError: /, ""),
-  }
 }
 
 /** An error with its stack and those of its causes: for `-l debug`. */

@@ -6,6 +6,7 @@ import { pathToFileURL } from "node:url"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { checkerOf, withoutAnyUndefined } from "../options/check.ts"
+import { loadFailure } from "../platform/load-failure.ts"
 import { isObject } from "../protocol/guards.ts"
 import { didYouMean } from "../protocol/suggest.ts"
 import { fieldsInFile } from "./setting.ts"
@@ -40,9 +41,7 @@ export const loadConfigFile = async (folder: string): Promise<ConfigFile | undef
     const value: unknown = typeof exported === "function" ? await exported() : exported
     return { name, value }
   } catch (cause) {
-    throw new ConfigError(`${name} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      cause,
-    })
+    throw new ConfigError(loadFailure(name, cause), { cause })
   }
 }
 

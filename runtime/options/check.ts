@@ -153,20 +153,24 @@ const DATA: ReadonlySet<string> = new Set([
   ...["actors", "transport", "transports"],
 ])
 
+/** Levels of lists and objects below which nothing is removed: the schema of a task refuses fewer, and Node's stack ends at some 3,000. */
+const MAX_LEVELS = 1_000
+
 /**
  * Removes fields that are `undefined`, at any depth: code that passes options on writes them, and they mean the default.
  * Returns the value itself if there are none.
  */
-export const withoutAnyUndefined = (value: unknown): unknown => {
+export const withoutAnyUndefined = (value: unknown, level = 0): unknown => {
+  if (level > MAX_LEVELS) return value
   if (Array.isArray(value)) {
-    const items = value.map(withoutAnyUndefined)
+    const items = value.map((item: unknown) => withoutAnyUndefined(item, level + 1))
     return items.every((item, at) => item === value[at]) ? value : items
   }
   if (!isObject(value) || !isPlainObject(value)) return value
   const given = Object.entries(value)
   const kept = given.flatMap(
     ([name, each]): ReadonlyArray<[string, unknown]> =>
-      each === undefined ? [] : [[name, DATA.has(name) ? each : withoutAnyUndefined(each)]],
+      each === undefined ? [] : [[name, DATA.has(name) ? each : withoutAnyUndefined(each, level + 1)]],
   )
   const isSame = kept.length === given.length && kept.every(([, each], at) => each === given[at]?.[1])
   return isSame ? value : Object.fromEntries(kept)

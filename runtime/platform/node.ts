@@ -9,12 +9,22 @@ const KEEP_ALIVE_MS = 120_000
 /** How long the head of a request may take to arrive, in milliseconds, and how often that is checked. */
 const HEAD_MS = 10_000
 
+/** A request whose Host makes no URL, as the servers of Bun and Deno pass it on. The adapter makes no request of it. */
+const withoutAddress = (): Request =>
+  Object.defineProperty(new Request("http://localhost"), "url", { value: "http://:/" })
+
 /** Starts Node's server, through an adapter to requests and responses. Fails with Node's error where the address cannot be had. */
 export const serveOnNode = async ({ host, port }: Address, handler: Handler, onLost: OnLost): Promise<Listener> => {
   const { createServer } = await import("node:http")
-  const { getRequestListener } = await import("@hono/node-server")
+  const { getRequestListener, RequestError } = await import("@hono/node-server")
   // The global Request and Response stay as they are: they belong to the application.
-  const answer = getRequestListener((request) => handler(request), { overrideGlobalObjects: false })
+  const answer = getRequestListener((request) => handler(request), {
+    overrideGlobalObjects: false,
+    errorHandler: (cause) => {
+      if (cause instanceof RequestError) return handler(withoutAddress())
+      throw cause
+    },
+  })
   const options = { keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: HEAD_MS, connectionsCheckingInterval: HEAD_MS }
   const server = createServer(options, (incoming, outgoing) => {
     // A server that closes keeps the connections of its running requests, also after their answers (Node 24.21).

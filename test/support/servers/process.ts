@@ -234,6 +234,12 @@ export function spawnProcess(command: string, args: readonly string[] = [], opti
   return new Spawned(child, child.pid)
 }
 
+/** The arguments with which the runtime that this test runs in evaluates the text of a module. */
+export function evalArguments(script: string): readonly string[] {
+  if (currentRuntime() === "deno") return ["eval", "--node-modules-dir=manual", script]
+  return currentRuntime() === "node" ? ["--input-type=module", "--eval", script] : ["--eval", script]
+}
+
 /** Starts a TypeScript or JavaScript program in the runtime that this test runs in. */
 export function spawnScript(file: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
   const [command = "", ...rest] = [

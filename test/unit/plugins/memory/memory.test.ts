@@ -6,6 +6,7 @@ import { capabilities, memoryBoardOf, plugin } from "../../../../plugins/memory/
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { registerPlugin } from "../../../kit/conformance.ts"
 import type { Harness } from "../../../kit/mod.ts"
+import { evalArguments } from "../../../support/servers/process.ts"
 import { growing, readsOf } from "../bounded-lists.ts"
 
 const url = new URL("memory://kit")
@@ -53,8 +54,7 @@ test("a process ends although tasks are scheduled and in hand, unless a pull wai
     const found = await transport.jobs.take({ queues: ["a"], max: 1, wait: 10_000 }, never)
     console.log(found.length, "came")
   `
-  const args = "bun" in process.versions ? ["--eval", script] : ["eval", script]
-  const { status, stdout } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
+  const { status, stdout } = spawnSync(process.execPath, evalArguments(script), { encoding: "utf8", timeout: 15_000 })
   expect({ status, stdout: stdout.trim() }).toEqual({ status: 0, stdout: "1 came" })
 })
 

@@ -13,6 +13,7 @@ import { isTransportError } from "../../../kit/check.ts"
 import { taskOf } from "../../../kit/task.ts"
 import { fastest } from "../../../support/fastest.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+import { evalArguments } from "../../../support/servers/process.ts"
 import { connectNats } from "./connect-nats.ts"
 
 let count = 0
@@ -54,8 +55,7 @@ const refusedElsewhere = (url: string): Record<string, string> => {
   `
   for (let attempt = 0; attempt < 5; attempt++) {
     // Deno must use the installed packages, as in all tests: otherwise it downloads its own, and prints that.
-    const args = "bun" in process.versions ? ["--eval", script] : ["eval", "--node-modules-dir=manual", script]
-    const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
+    const { stdout, stderr } = spawnSync(process.execPath, evalArguments(script), { encoding: "utf8", timeout: 15_000 })
     if (stdout.trim() !== "") return JSON.parse(stdout)
     if (!stderr.includes("ECONNRESET")) throw new Error(stderr)
   }
