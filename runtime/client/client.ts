@@ -67,7 +67,8 @@ import { queueStats } from "../statistics/queue-stats.ts"
 import type { QueueStats } from "../statistics/schema.ts"
 import { Statistics } from "../statistics/statistics.ts"
 import { type StepPage, stepsOf } from "../steps/listing.ts"
-import { openTracing, type Tracing } from "../tracing/tracing.ts"
+import type { SubmissionTracing } from "../tracing/trace.ts"
+import { openTracing } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/job-store/transport.ts"
 import { checkInputs, type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
 import {
@@ -126,7 +127,7 @@ interface ClientOptions {
   readonly ownsTransport?: boolean
   readonly actors?: ReadonlyArray<ActorDescription>
   readonly taskNames?: ReadonlyMap<string, string>
-  readonly tracing?: Tracing
+  readonly tracing?: SubmissionTracing
   readonly taskSentEvents?: boolean
   /** Name of the client, which jobs show as their submitter. Absent: they show the process. */
   readonly sender?: string | undefined

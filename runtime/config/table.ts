@@ -25,7 +25,7 @@ import { INHERITED } from "../options/inherited.ts"
 import { isObject } from "../protocol/guards.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
-import type { TracingSettings } from "../tracing/tracing.ts"
+import type { TracingSettings } from "../tracing/trace.ts"
 import { Tokens } from "./scopes.ts"
 import {
   type Audience,

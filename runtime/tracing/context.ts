@@ -2,16 +2,7 @@
 import type { Attributes, Context, SpanContext } from "@opentelemetry/api"
 import * as EffectTracer from "effect/Tracer"
 import { parseTraceparent, type TraceContext, tracestateBeside } from "../protocol/trace-context.ts"
-
-/** The span of an attempt, as the handler that runs in it needs it. */
-export interface Trace {
-  /** The span as W3C trace context: parent of the jobs that the handler submits, and of the callbacks and retries. */
-  readonly context: TraceContext
-  /** The span as the parent of spans that an Effect of the handler makes. */
-  readonly parent: EffectTracer.ExternalSpan
-  /** Calls the function with this span as OpenTelemetry's active span. */
-  within<A>(call: () => A): A
-}
+import type { Trace } from "./trace.ts"
 
 /** The module `@opentelemetry/api`. It is passed along, because it is loaded only where tracing is on. */
 export type Api = typeof import("@opentelemetry/api")

@@ -4,8 +4,8 @@
  */
 import type { TraceContext } from "../protocol/trace-context.ts"
 import { loadApi } from "./api.ts"
-import type { Trace } from "./context.ts"
 import { spanContextOf, traceOf } from "./context.ts"
+import type { Trace } from "./trace.ts"
 
 /** `undefined` where the context names no span. Loads OpenTelemetry. */
 export const traceInside = async (context: TraceContext): Promise<Trace | undefined> => {

@@ -10,16 +10,9 @@ import type { TraceContext } from "../protocol/trace-context.ts"
 import { VERSION } from "../version.ts"
 import { loadApi } from "./api.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, traceContext } from "./context.ts"
+import type { OpenTelemetryTracer, SubmissionTracing, TracingSettings } from "./trace.ts"
 
-export interface TracingSettings {
-  /**
-   * Traces submissions and attempts: with this tracer of OpenTelemetry, or, if true, with a tracer of the provider that
-   * the application has registered. Defaults to false.
-   */
-  readonly tracing?: Tracer | boolean
-}
-
-export class Tracing {
+export class Tracing implements SubmissionTracing {
   readonly api: Api
   readonly tracer: Tracer
 
@@ -28,24 +21,19 @@ export class Tracing {
     this.tracer = tracer
   }
 
-  /** Publishes tasks within a new span, whose context the tasks carry. */
-  readonly submission: TracedPublish = (postings, publish) => submissionSpan(this.api, this.tracer, postings, publish)
+  readonly submission: SubmissionTracing["submission"] = (postings, publish) =>
+    submissionSpan(this.api, this.tracer, postings, publish)
 }
+
+/** The runtime calls no other method of a tracer. */
+const isTracer = (value: OpenTelemetryTracer): value is Tracer => typeof value.startSpan === "function"
 
 /** Loads OpenTelemetry. `undefined` where tracing is off. */
 export const openTracing = async ({ tracing = false }: TracingSettings): Promise<Tracing | undefined> => {
   if (tracing === false) return undefined
   const api = await loadApi()
-  return new Tracing(api, tracing === true ? api.trace.getTracer("callboard", VERSION) : tracing)
+  return new Tracing(api, tracing !== true && isTracer(tracing) ? tracing : api.trace.getTracer("callboard", VERSION))
 }
-
-/**
- * Publishes tasks within a span. The answers are in the order of the tasks; a refused task has an error as its answer.
- */
-type TracedPublish = <A>(
-  postings: ReadonlyArray<JobPosting>,
-  publish: (postings: ReadonlyArray<JobPosting>) => Promise<ReadonlyArray<A | CallboardError>>,
-) => Promise<ReadonlyArray<A | CallboardError>>
 
 /** Publishes within a new span, whose context the tasks carry. Fails as `publish` does. */
 const submissionSpan = async <A>(

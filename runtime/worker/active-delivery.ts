@@ -16,7 +16,7 @@ import { isUndecodable, type JobPosting } from "../protocol/message.ts"
 import { DEFAULT_METHOD, isId, resolveName } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { StepFailure } from "../steps/page.ts"
-import type { Trace } from "../tracing/context.ts"
+import type { Trace } from "../tracing/trace.ts"
 import type { JobDelivery, Settlement } from "../transport/job-store/transport.ts"
 import type { ServedActor } from "./actors/served-actor.ts"
 

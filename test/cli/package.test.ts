@@ -2,9 +2,10 @@
  * The package as users get it: packed, installed with npm into a folder elsewhere, and used there with nothing but its
  * own commands and entry points. The blocks of the documentation that install something are run here.
  */
-import { cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { cpSync, globSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { dirname, join, relative } from "node:path"
 import { fileURLToPath } from "node:url"
+import { gzipSync } from "node:zlib"
 import { afterAll, beforeAll, expect, inject, test } from "vitest"
 import { findRuntime } from "../../runtime/cli/runtimes.js"
 import { startNats } from "../support/servers/nats.ts"
@@ -75,6 +76,60 @@ beforeAll(async () => {
   const lines = block.replace(packing, `cp ${inject("tarball")} ../my-tasks\n`)
   await runShell(lines.replaceAll("../my-tasks", project).replace(/ bun$/m, ` bun@${devDependencies.bun}`), root)
 }, 240_000)
+
+/** Bytes on the disk of a folder, and of each package below its `node_modules`. */
+const packageSizes = (folder: string): ReadonlyMap<string, number> => {
+  const sizes = new Map<string, number>()
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue
+    const path = join(entry.parentPath, entry.name)
+    const [name = ""] = /^(?:@[^/]+\/)?[^/]+/.exec(relative(folder, path)) ?? []
+    sizes.set(name, (sizes.get(name) ?? 0) + lstatSync(path).blocks * 512)
+  }
+  return sizes
+}
+
+const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(2)} MB`
+
+test("the weight of an installation, and of bundles of its parts", { timeout: 120_000 }, async () => {
+  const modules = join(project, "node_modules")
+  // Bun is installed for the tests.
+  const sizes = [...packageSizes(modules)].filter(([name]) => !/^(\.|bun$|@oven\/)/.test(name))
+  const total = sizes.reduce((sum, [, size]) => sum + size, 0)
+  const lines = sizes.toSorted(([, a], [, b]) => b - a).map(([name, size]) => `  ${name} ${megabytes(size)}`)
+  const { exports: published } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
+  const parts = Object.keys(published)
+    .filter((name) => name !== "./package.json")
+    .map((name) => `callboard${name.slice(1)}`)
+  for (const part of parts) {
+    const entry = join(project, "part.mjs")
+    const bundle = join(project, "part.bundle.mjs")
+    writeFileSync(entry, `export * from "${part}"\n`)
+    await run(bun(), ["build", "--minify", "--target=node", `--outfile=${bundle}`, entry])
+    const bytes = readFileSync(bundle)
+    lines.push(`  ${part}: ${bytes.length / 1000} kB minified, ${gzipSync(bytes, { level: 9 }).length / 1000} kB gzip`)
+  }
+  console.log(`installed: ${megabytes(total)}\n${lines.join("\n")}`)
+  const effect = sizes.find(([name]) => name === "effect")?.[1] ?? 0
+  expect(total - effect).toBeLessThan(24e6)
+  const names = sizes.map(([name]) => name)
+  for (const optional of ["pg", "redis", "amqplib"]) expect(names).not.toContain(optional)
+})
+
+test("the declarations need no optional package", { timeout: 120_000 }, async () => {
+  const folder = join(project, "declarations")
+  mkdirSync(folder)
+  const { exports: published } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
+  const parts = Object.keys(published).filter((name) => !/package\.json|plugins\/(postgres|redis|amqp)$/.test(name))
+  const lines = parts.map((name, index) => `export type * as part${index} from "callboard${name.slice(1)}"`)
+  writeFileSync(join(folder, "all.ts"), lines.join("\n"))
+  const options = { target: "ES2024", module: "nodenext", strict: true, noEmit: true, skipLibCheck: false, types: [] }
+  const compilerOptions = { ...options, lib: ["ES2024", "DOM", "ESNext.Disposable"] }
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["all.ts"] }))
+  const compiler = [join(root, "node_modules/typescript/bin/tsc"), "--project", folder, "--listFiles"]
+  // OpenTelemetry is installed here because prom-client needs it, so the types that were read are looked at.
+  expect(await run(process.execPath, compiler)).not.toMatch(/node_modules\/(@opentelemetry|pg|redis|amqplib)\//)
+})
 
 test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async () => {
   expect(shellBlock(installedBlocks.project)).toMatch(/\nnpx callboard init\nnpx callboard dev\n$/)

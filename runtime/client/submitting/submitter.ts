@@ -19,7 +19,7 @@ import { checkTasks, type ParsedSubmission, parseSubmission } from "../../jobs/s
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import { isId, MAX_ID_BYTES } from "../../protocol/name.ts"
-import type { Tracing } from "../../tracing/tracing.ts"
+import type { SubmissionTracing } from "../../tracing/trace.ts"
 import { ChordPlans, publishChords } from "./chords.ts"
 import { type Planned, Planner, type SubmitContext } from "./planner.ts"
 import { type Ids, Publisher } from "./publisher.ts"
@@ -46,13 +46,13 @@ export interface SubmitterOptions {
   /** The client's name, if it has one. */
   readonly sender: string | undefined
   readonly events: EventSender
-  readonly tracing: Tracing | undefined
+  readonly tracing: SubmissionTracing | undefined
 }
 
 export class Submitter {
   readonly #planner: Planner
   readonly #publisher: Publisher
-  readonly #tracing: Tracing | undefined
+  readonly #tracing: SubmissionTracing | undefined
   readonly #connection: Connection
   readonly #groups: GroupNotes
 

@@ -17,7 +17,7 @@ import type { JobLog } from "../../actor/step.ts"
 import { isPromiseLike } from "../../async/timers.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { firstIssue, type InvalidValue } from "../../options/json-schema.ts"
-import type { Trace } from "../../tracing/context.ts"
+import type { Trace } from "../../tracing/trace.ts"
 
 /** State of one call of user code. */
 export interface Invocation {
