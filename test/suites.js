@@ -140,3 +140,17 @@ export const denoTests = [
   "test/e2e/http",
   "test/support/servers/process",
 ]
+
+/**
+ * Tests that also run on Node, in a stage of their own: its server, its threads and processes, `node:sqlite`, the command line. Each
+ * text is a part of a file's path.
+ */
+export const nodeTests = [
+  ...["actor/", "cli/", "client/", "http/", "platform/", "service/"].map((name) => `test/unit/runtime/${name}`),
+  ...["isolation", "leases/", "restart"].map((name) => `test/unit/runtime/worker/${name}`),
+  ...["memory/", "sqlite/", "nats/connect"].map((name) => `test/unit/plugins/${name}`),
+  "test/e2e/",
+  ...["dev", "worker", "init", "pool-http"].map((name) => `test/cli/${name}.test`),
+  "test/chaos/chaos.test",
+  "test/support/servers/process",
+]

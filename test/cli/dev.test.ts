@@ -52,7 +52,7 @@ const answers = (url: string, expected: string) =>
 test("prints where it is, what it serves, and a curl that works", async () => {
   using project = makeProject({ "actors/hello.ts": hello("Hello") })
   await using dev = (await startDev(project)).process
-  expect(dev.stdout).toMatch(/^callboard \d+\.\d+\.\d+ on (Bun|Deno) \d/m)
+  expect(dev.stdout).toMatch(/^callboard \d+\.\d+\.\d+ on (Bun|Deno|Node) \d/m)
   expect(dev.stdout).toMatch(/^ {2}transport +sqlite:\.callboard\/board\.db \(durable: fsync\)$/m)
   expect(dev.stdout).toMatch(/^ {2}actors +hello: greet, wait$/m)
   const [, curl = ""] = await dev.waitForLine(/^ {2}(curl .*)$/)

@@ -1,7 +1,8 @@
 /** A folder as a user of Callboard has it, outside of the repository, and the command line run in it. */
 import { mkdirSync, writeFileSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
-import { fileURLToPath } from "node:url"
+import { fileURLToPath, pathToFileURL } from "node:url"
+import { currentRuntime } from "../../runtime/platform/runtime.js"
 import { bundled } from "../support/servers/bundle.ts"
 import { type Exit, type Spawned, spawnOnTerminal, spawnScript, temporaryFolder } from "../support/servers/process.ts"
 import { type Answer, runCommand } from "./command-pool.ts"
@@ -50,7 +51,7 @@ export default actor("works", {
     echo: async (input) => input,
     headers: async (_, job) => job.headers,
     fail: async () => { throw new RangeError("out of luck") },
-    nap: async ({ ms }, job) => { job.progress(0.5, { ms }); console.log("napping", process.pid, job.attempt); await sleep(ms); return { pid: process.pid, attempt: job.attempt } },
+    nap: async ({ ms }, job) => { job.progress(0.5, { ms }); console.log("napping " + process.pid + " " + job.attempt); await sleep(ms); return { pid: process.pid, attempt: job.attempt } },
     stubborn: async ({ ms }) => { console.log("stubborn", process.pid); await sleep(ms); return process.pid },
   },
 })
@@ -64,10 +65,14 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     mkdirSync(dirname(path), { recursive: true })
     writeFileSync(path, text)
   }
-  // In place of an installed package: the sources, for either runtime.
+  // In place of an installed package: the sources, for each runtime.
   const { launcher, mod, commandProcess } = programs()
   write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: { callboard: [mod] } } }))
   write("deno.json", JSON.stringify({ imports: { callboard: mod } }))
+  if (currentRuntime() === "node") {
+    write("node_modules/callboard/package.json", '{ "type": "module", "exports": "./mod.js" }')
+    write("node_modules/callboard/mod.js", `export * from ${JSON.stringify(pathToFileURL(mod).href)}`)
+  }
   for (const [file, text] of Object.entries(files)) write(file, text)
   const start = (...args: readonly string[]) => spawnScript(launcher, args, { cwd: folder.path, env })
   const run = async (...args: readonly string[]): Promise<Ran> => {

@@ -42,7 +42,7 @@ import { actor } from "callboard"
 export default actor("talks", { methods: { hello: async (_, job) => { job.log.info("hello there", { to: "Ada" }) } } })`
   using project = makeProject({ "actors/works.ts": works, "actors/talks.ts": talks })
   await using worker = project.onTerminal("worker", "-c", "2", "-n", "w1")
-  await worker.waitForLine(/^callboard \d+\.\d+\.\d+ on (Bun|Deno) \d/)
+  await worker.waitForLine(/^callboard \d+\.\d+\.\d+ on (Bun|Deno|Node) \d/)
   await worker.waitForLine(/^ {2}worker {5}w1, 2 at a time$/)
   await worker.waitForLine(/^ {2}transport {2}sqlite:\.callboard\/board\.db \(durable: fsync\)$/)
   await worker.waitForLine(/^ {13}works: echo, headers, fail, nap, stubborn$/)
@@ -86,7 +86,7 @@ describe.concurrent("signals", () => {
     await using worker = project.onTerminal("worker", "-c", "1")
     await worker.waitForLine(/actors.*works/)
     await project.json("submit", "works.nap", '{"ms":2500}', "--id", "running")
-    const [, pid] = await worker.waitForLine(/^napping .*?(\d{2,})/)
+    const [, pid] = await worker.waitForLine(/^napping (\d+)/)
     worker.kill("SIGKILL")
     await eventually(async () => (await find(project, "running")).state === "succeeded", { message: "it has ended" })
     expect(await find(project, "running")).toMatchObject({ attempts: 1 })

@@ -93,6 +93,8 @@ const halfRequests = async (url: string, count: number, more?: string) => {
       let dripping: ReturnType<typeof setInterval> | undefined
       // A server that may not open more files may refuse the connection at once.
       socket.on("error", () => undefined)
+      // On Node a socket closes once all that came before has been read.
+      socket.resume()
       socket.on("close", () => {
         clearInterval(dripping)
         open--

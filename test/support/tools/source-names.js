@@ -12,7 +12,8 @@ const { imports } = JSON.parse(readFileSync(new URL("deno.json", root), "utf8"))
 
 registerHooks({
   resolve: (specifier, context, next) => {
-    const source = imports[specifier]
+    // Projects outside of the checkout have a package of their own.
+    const source = context.parentURL?.startsWith(root.href) ? imports[specifier] : undefined
     return next(source === undefined ? specifier : new URL(source, root).href, context)
   },
 })

@@ -2,8 +2,8 @@
  * Runs everything, its stages side by side, and never stops at the first failure: `npm test`, or
  * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`. With `--all`, or
  * when they are named, these run too: `scenarios`, which tries on NATS what users rely on, `chaos`, `page`, which shows the page
- * in a browser, `package`, which installs the package from the registry as a user would, and `interop`, which shares a broker
- * with Celery.
+ * in a browser, `package`, which installs the package from the registry as a user would, `node`, which runs on
+ * Node what can differ there, and `interop`, which shares a broker with Celery.
  *
  * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
  * does anything that went wrong outside of a test. A file in which a test failed is run once more, alone, after everything
@@ -15,12 +15,13 @@ import { spawn } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { fileURLToPath } from "node:url"
+import { fileURLToPath, pathToFileURL } from "node:url"
 import { parseArgs } from "node:util"
 import { findRuntime } from "../../../runtime/cli/runtimes.js"
-import { denoTests, raceTests, testFiles } from "../../suites.js"
+import { denoTests, nodeTests, raceTests, testFiles } from "../../suites.js"
 import { findDeno, withDeno } from "./deno.js"
 import { runAgain } from "./flakes.js"
+import { findNode } from "./node.js"
 import { readResults, resultsFile } from "./results.js"
 
 const root = fileURLToPath(new URL("../../..", import.meta.url))
@@ -123,14 +124,15 @@ async function check(what, args) {
  * @param {string} command
  * @param {readonly string[]} args
  * @param {readonly string[]} files parts of the paths of the files to run; all by default
+ * @param {Readonly<Record<string, string>>} more variables of the environment
  * @returns {Promise<Outcome>}
  */
-async function vitest(runtime, command, args, files = []) {
+async function vitest(runtime, command, args, files = [], more = {}) {
   const work = mkdtempSync(join(tmpdir(), "callboard-test-"))
   const file = join(work, "progress")
   writeFileSync(file, "")
   try {
-    const env = { ...environment, [resultsFile]: file }
+    const env = { ...environment, ...more, [resultsFile]: file }
     const reporters = ["--reporter=default", "--reporter=./test/support/tools/progress.js"]
     // Only one of the two runs prints its progress, since the lines of both would mix.
     const show = runtime === "bun" || !wanted.includes("bun")
@@ -149,7 +151,7 @@ async function vitest(runtime, command, args, files = []) {
         failures: each.failures.map(named),
         again: () => {
           process.stdout.write(`\n== again: ${runtime}: ${each.file}\n`)
-          return vitest(runtime, command, args, [each.file])
+          return vitest(runtime, command, args, [each.file], more)
         },
       })),
     }
@@ -266,18 +268,40 @@ const stages = {
   deno: async () => {
     await preparedOnce()
     if (environment.DENO_NO_UPDATE_CHECK === undefined) return plain("deno: not run")
-    const empty = denoTests.filter((part) => !testFiles.some((file) => file.includes(part)))
     const args = ["run", "-A", "--node-modules-dir=manual", ...vitestRun]
-    const outcome = await vitest("deno", "deno", args, denoTests)
-    return {
-      ...outcome,
-      failures: [...outcome.failures, ...empty.map((part) => `deno: no test file is called ${part}…`)],
+    return withUnnamed("deno", denoTests, await vitest("deno", "deno", args, denoTests))
+  },
+  node: async () => {
+    await preparedOnce()
+    if (bun === undefined) return plain("node: not run")
+    /** @type {string} */
+    let node
+    try {
+      node = findNode()
+    } catch (error) {
+      return plain(`node: ${/** @type {Error} */ (error).message}`)
     }
+    // Only Bun builds the page.
+    const page = await run(bun, ["run", "test/support/tools/page.ts", "--if-needed"])
+    if (!page.ok) return plain(`node: the page was not built (${page.how})`)
+    const sources = pathToFileURL(join(root, "test/support/tools/source-names.js")).href
+    // The launcher would run the command line in Bun.
+    const more = { NODE_OPTIONS: `--import=${sources}`, CALLBOARD_RUNTIME: "node" }
+    return withUnnamed("node", nodeTests, await vitest("node", node, vitestRun, nodeTests, more))
   },
 }
 
+/** A part of a path that is in the path of no test file counts as a failure. @param {string} stage @param {readonly string[]} parts @param {Outcome} outcome @returns {Outcome} */
+function withUnnamed(stage, parts, outcome) {
+  const empty = parts.filter((part) => !testFiles.some((file) => file.includes(part)))
+  return {
+    ...outcome,
+    failures: [...outcome.failures, ...empty.map((part) => `${stage}: no test file is called ${part}…`)],
+  }
+}
+
 /** Stages that run only with `--all`, or when they are named. */
-const rare = ["scenarios", "chaos", "page", "package", "interop"]
+const rare = ["scenarios", "chaos", "page", "package", "node", "interop"]
 /** The stage `bun` has the unit tests, too. */
 const usual = Object.keys(stages).filter((name) => name !== "unit" && (options.all || !rare.includes(name)))
 const wanted = positionals.length > 0 ? positionals : usual
