@@ -18,7 +18,6 @@ import type { KeepFailed } from "../protocol/outside.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import { VERSION } from "../version.ts"
 import type { Worker } from "../worker/control/worker.ts"
-import { isHandlerProcess } from "../worker/isolation/child-process.ts"
 import type { WorkerOptions } from "../worker/options.ts"
 import { MethodSettingsCache } from "../worker/run/method-settings.ts"
 import { AttemptSpans } from "../worker/telemetry/attempt-spans.ts"
@@ -27,6 +26,7 @@ import { startWorker } from "../worker/worker.ts"
 import type { ServeOptions } from "./options.ts"
 import { RunningService, type Service } from "./service.ts"
 import { settingsOf } from "./settings.ts"
+import { helpsWorker } from "./started-as.ts"
 
 /**
  * Starts a service: a worker for the actors, and HTTP where it is asked for. Resolves once the transport is connected and the
@@ -41,14 +41,8 @@ import { settingsOf } from "./settings.ts"
  * ```
  */
 export const serve = async (options: ServeOptions = {}): Promise<Service> => {
-  // Each process of isolated handlers loads the file of its actors. If that file called serve(), each would start a
-  // service.
-  if (isHandlerProcess()) {
-    throw new CallboardError(
-      "unsupported",
-      "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a separate file",
-    )
-  }
+  // The caller must not continue as if there were a service.
+  if (helpsWorker(options)) return new Promise(() => undefined)
   const settings = settingsOf(options)
   if ((options.actors ?? []).length > 0 && !canRunWorkers()) {
     throw new CallboardError(

@@ -5,17 +5,45 @@ import { existsSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
+import type { ActorDefinition } from "../../actor/actor.ts"
+import { mainArguments, mainProgram, ownProgram } from "../../platform/program.ts"
 
-// The repository runs TypeScript and the package JavaScript; the file of the process has the same extension as this
-// one.
-const program = fileURLToPath(
-  new URL(import.meta.url.endsWith(".ts") ? "./process.ts" : "./process.js", import.meta.url),
-)
+const program = ownProgram("./handler-program", import.meta.url)
 
-/** Program and arguments of the process: the runtime of the worker itself, with the options that it needs to find modules. */
-export const processCommand = (): { readonly command: string; readonly args: ReadonlyArray<string> } => {
-  const own = [program, String(process.pid)]
-  return { command: process.execPath, args: "deno" in process.versions ? ["run", ...denoOptions(), ...own] : own }
+/** Whether the process loads an actor from its file. Otherwise it is started with the main program, whose serve() has the actors. */
+export const loadsFiles = program !== undefined
+
+/** The variable that makes a program run isolated handlers: the process id of the worker. */
+const WORKER = "CALLBOARD_HANDLERS_OF"
+
+interface ProcessCommand {
+  readonly command: string
+  readonly args: ReadonlyArray<string>
+  readonly env: Readonly<Record<string, string>>
+}
+
+/** How to start the process: the runtime of the worker itself, with the options that it needs to find modules. */
+export const processCommand = (): ProcessCommand => {
+  const command = process.execPath
+  const options = "deno" in process.versions ? ["run", ...denoOptions()] : []
+  const env = { [WORKER]: String(process.pid) }
+  if (program !== undefined) return { command, args: [...options, fileURLToPath(program)], env }
+  const main = mainProgram()
+  const start = isInBinary(main) ? [] : [...options, main]
+  return { command, args: [...start, ...mainArguments()], env }
+}
+
+/** Whether a file is in the program that `bun build --compile` makes, which starts it without an argument. */
+const isInBinary = (file: string): boolean => /^(?:\/\$bunfs\/|[A-Z]:[\\/]~BUN[\\/])/.test(file)
+
+/**
+ * The worker for which this process runs isolated handlers: its process id. `undefined` in every other process. The variable is
+ * removed, because processes that a handler starts must not inherit it.
+ */
+export const takeWorker = (): number | undefined => {
+  const worker = Number(process.env[WORKER])
+  delete process.env[WORKER]
+  return worker === process.ppid ? worker : undefined
 }
 
 /**
@@ -74,6 +102,8 @@ export const killRest = (pid: number): void => {
   if (hasGroups) send(-pid)
 }
 
+type Serving = (actors: ReadonlyArray<ActorDefinition>) => void
+
 /**
  * Marks a process that runs isolated handlers for a worker. The mark is on the global object, because another copy of
  * the package that is loaded in this process must see it. It is not in the environment, because child processes of a
@@ -81,9 +111,13 @@ export const killRest = (pid: number): void => {
  */
 const KEY = Symbol.for("callboard.isolated")
 
-/** Sets the mark. Called once, when the process begins. */
-export const markHandlerProcess = (): void => {
-  Reflect.set(globalThis, KEY, true)
+/** Sets the mark. Called once, when the process begins. `serving` is called with the actors of a serve() in this process. */
+export const markHandlerProcess = (serving: Serving): void => {
+  Reflect.set(globalThis, KEY, serving)
 }
 
-export const isHandlerProcess = (): boolean => Reflect.get(globalThis, KEY) === true
+/** What serve() calls with its actors in a process for isolated handlers; `undefined` in every other process. */
+export const servingHere = (): Serving | undefined => {
+  const mark: unknown = Reflect.get(globalThis, KEY)
+  return typeof mark === "function" ? (actors) => void mark(actors) : undefined
+}

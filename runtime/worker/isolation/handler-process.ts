@@ -16,7 +16,7 @@ import { isObject } from "../../protocol/guards.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { type HandlerRun, JOB_LOGGER } from "../active-delivery.ts"
 import type { JobContext, WorkerPort } from "../run/job-context.ts"
-import { killGroup, killRest, processCommand } from "./child-process.ts"
+import { killGroup, killRest, loadsFiles, processCommand } from "./child-process.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest, parseProcessMessage, sendOver } from "./messages.ts"
 import { exitOf, processDied, processNotStarted } from "./run-exit.ts"
 import { callFailureOf, performCall } from "./worker-calls.ts"
@@ -65,12 +65,16 @@ export class HandlerProcess {
     this.exited = this.#end.promise
     // Prevents an unhandled rejection where no run waits for the process.
     this.ready.catch(() => undefined)
-    const { command, args } = processCommand()
+    const { command, args, env: own } = processCommand()
     // The process leads a process group of its own: Ctrl+C in the terminal reaches only the worker, and a kill ends
     // everything that a handler has started.
     // A handler has no use for the tokens of the HTTP interface.
     const { CALLBOARD_HTTP_TOKENS: _tokens, ...env } = process.env
-    this.#child = spawn(command, [...args], { stdio: ["ignore", "inherit", "inherit", "ipc"], detached: true, env })
+    this.#child = spawn(command, [...args], {
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+      detached: true,
+      env: { ...env, ...own },
+    })
     this.#child.on("message", (message) => this.#receive(message))
     this.#child.once("exit", (code, signal) => this.#exited(code, signal))
     this.#child.once("disconnect", () => {
@@ -87,7 +91,7 @@ export class HandlerProcess {
     })
     this.#send({
       kind: "start",
-      module: actor.module ?? "",
+      module: (loadsFiles ? actor.module : undefined) ?? "",
       actor: actor.name,
       level: lower(log.level, log.with({ logger: JOB_LOGGER }).level),
     })

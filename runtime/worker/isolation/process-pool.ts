@@ -11,6 +11,7 @@ import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
 import type { HandlerRun } from "../active-delivery.ts"
 import { ActorStartFailed } from "../actors/served-actor.ts"
 import type { JobContext, WorkerPort } from "../run/job-context.ts"
+import { loadsFiles } from "./child-process.ts"
 import { HandlerProcess } from "./handler-process.ts"
 import { processNotStarted } from "./run-exit.ts"
 
@@ -226,7 +227,7 @@ const isolated = (actor: ActorDefinition): ReadonlyArray<string> =>
 export const checkIsolation = (actors: ReadonlyArray<ActorDefinition>): void => {
   for (const actor of actors) {
     const [method] = isolated(actor)
-    if (method === undefined || actor.module !== undefined) continue
+    if (method === undefined || actor.module !== undefined || !loadsFiles) continue
     throw new ActorStartFailed(
       `actor ${actor.name}: method ${method} has isolation "process", but its file is unknown: set ` +
         "`module: import.meta.url` in the actor's options, and export the actor from that file",

@@ -8,11 +8,12 @@ import { Worker as Thread } from "node:worker_threads"
 import type { Clock } from "../../async/clock.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { Log } from "../../log/log.ts"
+import { mainArguments, mainProgram, ownProgram } from "../../platform/program.ts"
 import type { Jobs } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, HeldDeliveries } from "../active-delivery.ts"
 import {
+  asLeaseThread,
   type LeaseThreadCommand,
-  type LeaseThreadData,
   type LeaseThreadMessage,
   type LeaseThreadTarget,
   type ListedRun,
@@ -117,18 +118,16 @@ const BEAT_MS = 250
 const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): LeaseKeeper => {
   const clock = new SharedHeartbeat()
   const newest = new SharedToken()
-  const data: LeaseThreadData = {
+  const data = asLeaseThread({
     ...target,
     worker: options.worker,
     lease: options.lease,
     clock: clock.buffer,
     newest: newest.buffer,
     log: options.log.settings,
-  }
-  // The repository runs TypeScript and the package JavaScript; the file of the thread has the same extension as this
-  // one.
-  const file = new URL(import.meta.url.endsWith(".ts") ? "./lease-thread.ts" : "./lease-thread.js", import.meta.url)
-  const thread = new Thread(file, { workerData: data })
+  })
+  const program = ownProgram("./lease-thread", import.meta.url) ?? mainProgram()
+  const thread = new Thread(program, { workerData: data, argv: [...mainArguments()] })
   // The main thread extends leases until the thread is connected, which on a busy machine can take longer than a short
   // lease.
   let here: LeaseKeeper | undefined = keepHere(options)

@@ -1,6 +1,7 @@
 /** The messages between a worker and its lease thread. */
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { LogSettings } from "../../log/log.ts"
+import { isObject } from "../../protocol/guards.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
 
 /** How the thread connects to the transport. It opens its own connection. */
@@ -16,7 +17,11 @@ export interface LeaseThreadTarget {
   readonly extendsAlone: boolean
 }
 
+/** Marks the data of the thread. */
+const LEASE_THREAD = "callboard: extend leases"
+
 export interface LeaseThreadData extends LeaseThreadTarget {
+  readonly program: typeof LEASE_THREAD
   /** Name of the worker. */
   readonly worker: string
   /** Length of a lease, in milliseconds. */
@@ -30,6 +35,16 @@ export interface LeaseThreadData extends LeaseThreadTarget {
    */
   readonly log: LogSettings | undefined
 }
+
+/** Marks the data of a thread as those of a lease thread. */
+export const asLeaseThread = (data: Omit<LeaseThreadData, "program">): LeaseThreadData => ({
+  ...data,
+  program: LEASE_THREAD,
+})
+
+/** Whether a thread with this data was started to extend leases. */
+export const isLeaseThread = (data: unknown): data is LeaseThreadData =>
+  isObject(data) && "program" in data && data.program === LEASE_THREAD
 
 /** Tokens of deliveries, one per line: a single string is much cheaper to post to a thread than a list. */
 export type Tokens = string

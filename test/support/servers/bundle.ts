@@ -16,7 +16,7 @@ import { removeWithProcess } from "./process.ts"
 /**
  * Entry points of threads and processes that the runtime starts: it looks for them next to the module that starts them.
  */
-const STARTED = ["leases/lease-thread.ts", "isolation/process.ts", "isolation/watch-thread.ts"].map((file) =>
+const STARTED = ["leases/lease-thread.ts", "isolation/handler-program.ts"].map((file) =>
   fileURLToPath(new URL(`../../../runtime/worker/${file}`, import.meta.url)),
 )
 

@@ -2,7 +2,7 @@
 import { actor, serve } from "callboard"
 import { isolated } from "./isolated-actor.ts"
 
-/** A file that serves whenever it is loaded, which is a mistake. */
+/** In a file that serves whenever it is loaded: in the processes of this actor too. */
 export const itself = actor("itself", {
   module: import.meta.url,
   isolation: "process",

@@ -1,0 +1,19 @@
+/** The programs of the threads and processes that a worker starts. */
+import { existsSync } from "node:fs"
+
+/**
+ * The program beside the module that starts it, whose URL is `from`. `undefined` in a bundle and in a binary, which have no
+ * such file: there the main program is started again, whose serve() becomes what it was started as.
+ */
+export const ownProgram = (name: string, from: string | undefined): URL | undefined => {
+  if (from === undefined) return undefined
+  // The repository runs TypeScript and the package JavaScript; the program has the same extension as the module.
+  const file = new URL(`${name}${from.endsWith(".ts") ? ".ts" : ".js"}`, from)
+  return file.protocol !== "file:" || existsSync(file) ? file : undefined
+}
+
+/** The program that this process was started with: a path. */
+export const mainProgram = (): string => process.argv[1] ?? ""
+
+/** The arguments of that program. */
+export const mainArguments = (): ReadonlyArray<string> => process.argv.slice(2)
