@@ -64,11 +64,13 @@ export const producers = {
   "producer.py": firstOf(readPage("docs/wire-nats.md"), "python").text,
 } as const
 
-/** Blocks of shell that need an installed package, by their first line: `test/cli/package.test.ts` runs them. */
+/** Blocks of shell that need an installed package, by their first line: the tests of the package run them. */
 export const installedBlocks = {
   project: "mkdir ../my-tasks",
   postgres: "npm install pg",
   transport: "mkdir callboard-transport-mine && cd callboard-transport-mine",
+  esbuild: "npx esbuild service.ts --bundle --platform=node --format=esm --outfile=dist/service.mjs \\",
+  binary: "bun build --compile service.ts --outfile=service",
   kit: "bun kit.ts postgres://user:password@localhost/postgres",
 } as const
 
