@@ -8,10 +8,12 @@
  */
 
 import { spawnSync } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join, resolve } from "node:path"
 import { parseArgs } from "node:util"
+import { findDeno } from "./deno.js"
+import { makeJsrPackage } from "./jsr.js"
 
 const { values: options } = parseArgs({
   options: {
@@ -23,7 +25,7 @@ const { values: options } = parseArgs({
 
 /** @param {string} path from the root of the checkout, where npm starts its scripts */
 const read = (path) => readFileSync(path, "utf8")
-const { name, version } = JSON.parse(read("package.json"))
+const { name, version, exports: entryPoints } = JSON.parse(read("package.json"))
 const tag = options.tag ?? `v${version}`
 
 /** @param {string} line */
@@ -98,13 +100,30 @@ function toNpm(tarball) {
   return []
 }
 
-/** @param {string} folder for the packed package @returns {readonly string[]} faults */
+/**
+ * Publishes the client over HTTP to JSR, which does nothing if an earlier run has done so.
+ *
+ * @param {string} tarball @param {string} folder @returns {readonly string[]} faults
+ */
+function toJsr(tarball, folder) {
+  if (!("./http" in entryPoints)) return []
+  const unpacked = run("tar", ["-xzf", tarball, "-C", folder])
+  if (unpacked.length > 0) return unpacked
+  const target = join(folder, "jsr")
+  mkdirSync(target)
+  makeJsrPackage(join(folder, "package"), target)
+  return run(findDeno(), ["publish", "--quiet", "--allow-dirty", ...(options.publish ? [] : ["--dry-run"])], target)
+}
+
+/** @param {string} folder for the packages @returns {readonly string[]} faults */
 function release(folder) {
   const faults = [...disagreements(), ...(options.publish ? placeFaults() : []), ...vulnerabilities()]
   if (faults.length > 0) return faults
   const packed = options.tarball === undefined ? run("npm", ["pack", "--silent", "--pack-destination", folder]) : []
   if (packed.length > 0) return packed
-  return toNpm(resolve(options.tarball ?? join(folder, `${name}-${version}.tgz`)))
+  const tarball = resolve(options.tarball ?? join(folder, `${name}-${version}.tgz`))
+  const npmFaults = toNpm(tarball)
+  return npmFaults.length > 0 ? npmFaults : toJsr(tarball, folder)
 }
 
 const folder = mkdtempSync(join(tmpdir(), "callboard-release-"))
