@@ -1,5 +1,5 @@
 /** The producer of docs/wire-nats.md on Node. It uses the package `nats` only, and no code of Callboard. */
-import { symlinkSync } from "node:fs"
+import { mkdirSync, symlinkSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { actor, connect } from "callboard"
 import { expect, test } from "vitest"
@@ -16,7 +16,8 @@ test("a program on Node submits with native headers, and receives the end of its
   const nats = keep(await startNats())
   await start([hello], { transport: nats.url })
   using project = makeProject({ "producer.mjs": producers["producer.mjs"] })
-  symlinkSync(fileURLToPath(new URL("../../node_modules", import.meta.url)), `${project.path}/node_modules`)
+  mkdirSync(`${project.path}/node_modules`, { recursive: true })
+  symlinkSync(fileURLToPath(new URL("../../node_modules/nats", import.meta.url)), `${project.path}/node_modules/nats`)
   await using run = spawnProcess("node", ["producer.mjs"], { cwd: project.path, env: { NATS_URL: nats.url } })
   const { code } = await run.closed
   expect({ code, output: run.output }).toEqual({
