@@ -2,7 +2,7 @@
 
 import { compact } from "./protocol/compact.ts"
 import type { JobError } from "./protocol/record.ts"
-import { TransportError } from "./transport/mod.ts"
+import { TransportError } from "./transport/errors.ts"
 
 /** The error of a call to a transport. An error that is no `TransportError` is a bug of the plugin: `internal`. */
 export const asTransportError = (cause: unknown): TransportError =>
@@ -64,6 +64,13 @@ export class CallboardError extends Error {
     this.details = details
   }
 }
+
+/**
+ * Whether an error is a {@link CallboardError}, also one of another copy of this package, of which `instanceof` knows nothing:
+ * a bundle may hold one of its own.
+ */
+export const isCallboardError = (error: unknown): error is CallboardError =>
+  error instanceof Error && "_tag" in error && error._tag === "CallboardError"
 
 /** The job failed. `error` is the error of its record: name, message, reason, traceback. */
 export class JobFailed extends Error {

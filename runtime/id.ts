@@ -6,6 +6,15 @@ const VERSION = 0x7000
 /** Where the last 64 bits of an id begin: the variant and randomness, which an id of version 4 has there as well. */
 const RANDOM_AT = 19
 
+/** Random digits in the form of a UUID. A page of another origin than https or this machine has no `randomUUID`. */
+const randomDigits = (): string => {
+  if (typeof crypto.randomUUID === "function") return crypto.randomUUID()
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
+}
+
 let lastMs = 0
 /** The digits of `lastMs`. */
 let prefix = ""
@@ -27,10 +36,10 @@ export const generateId = (now: number = Date.now()): string => {
   if (now > lastMs) {
     setMs(now)
     // Starts low, so that 2,048 ids at least fit into one millisecond before the clock is run ahead of.
-    counter = Number.parseInt(crypto.randomUUID().slice(0, 3), 16) & 0x7ff
+    counter = Number.parseInt(randomDigits().slice(0, 3), 16) & 0x7ff
   } else if (++counter > 0xfff) {
     setMs(lastMs + 1)
     counter = 0
   }
-  return `${prefix}${(VERSION | counter).toString(16)}-${crypto.randomUUID().slice(RANDOM_AT)}`
+  return `${prefix}${(VERSION | counter).toString(16)}-${randomDigits().slice(RANDOM_AT)}`
 }

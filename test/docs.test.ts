@@ -86,6 +86,7 @@ const others = [
   "call-python.ts",
   "service.ts",
   "remote.ts",
+  "over-http.ts",
   "app.ts",
   "logged.ts",
   "traced.ts",
@@ -189,13 +190,15 @@ const runShell = async (project: Project, port: string): Promise<string> => {
 test("the examples run against callboard dev", { timeout: 180_000 }, async () => {
   const port = `${await freePort()}`
   using project = makeExamples({ ...surroundings, ...examples })
-  project.write("remote.ts", (examples["remote.ts"] ?? "").replace("7420", port))
+  for (const file of ["remote.ts", "over-http.ts"]) project.write(file, (examples[file] ?? "").replace("7420", port))
   await using dev = project.start("dev", "--port", port)
   await dev.waitForLine(/orders: total, deliver, receipt, apologise, cheapest$/)
   expect(await runScripts(project)).toEqual(scripts)
   await dev.waitForLine(/succeeded {2}orders\.receipt/)
   await using remote = spawnScript(join(project.path, "remote.ts"), [], { cwd: project.path })
   expect(await ended(remote)).toEqual({ code: 0, signal: null, output: "{\n  total: 10,\n}\n" })
+  await using overHttp = spawnScript(join(project.path, "over-http.ts"), [], { cwd: project.path })
+  expect(await ended(overHttp)).toMatchObject({ code: 0, output: "queued\nstarted\nsucceeded\n10\n" })
   expect(await project.json("submit", "primes.count", '{"below": 100}', "--wait")).toMatchObject({
     result: { found: 25 },
   })
@@ -457,7 +460,7 @@ test("every option of actors and methods is named on the page about actors", () 
 
 test("every value that applications, tests and transports import is named", () => {
   const published: Readonly<Record<string, Exports>> = JSON.parse(read("test/fixtures/entry-points.json"))
-  const entries = ["callboard", "callboard/client", "callboard/testing", "callboard/transport"]
+  const entries = ["callboard", "callboard/client", "callboard/http", "callboard/testing", "callboard/transport"]
   const values = new Set(entries.flatMap((entry) => published[entry]?.values ?? []))
   expect(values.size).toBeGreaterThan(30)
   expect([...values].filter((name) => !new RegExp(`\\b${name}\\b`).test(everything))).toEqual([])

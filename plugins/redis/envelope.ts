@@ -4,10 +4,10 @@
  */
 import { randomUUID } from "node:crypto"
 import { parseExactJson } from "../../runtime/protocol/codec/exact-json.ts"
+import { decodeBase64, encodeBase64 } from "../../runtime/protocol/exact.ts"
 import { isMap } from "../../runtime/protocol/guards.ts"
 import type { Message, Undecodable } from "../../runtime/protocol/message.ts"
 import { encoder, strictDecoder } from "../../runtime/protocol/text.ts"
-import { decodeBase64, encodeBase64 } from "../../runtime/protocol/value.ts"
 
 /** kombu separates with this the parts of a binding (routing key, pattern, queue), and a queue from its priority step. */
 export const SEPARATOR = "\u0006\u0016"

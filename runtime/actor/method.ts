@@ -2,12 +2,14 @@
 
 import * as Result from "effect/Result"
 import { methodLimitOf, rateOf } from "../options/limit.ts"
-import { refuseInput, resultOf } from "../options/refuse.ts"
+import { resultOf } from "../options/refusal.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { retryHeader } from "../options/retry-policy.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
 import { checkMethodName } from "../protocol/name.ts"
-import { checkScheduleName, parseScheduleFields, rulesOf, type ScheduleDeclaration } from "../schedules/fields.ts"
+import { parseScheduleFields, rulesOf, type ScheduleDeclaration } from "../schedules/fields.ts"
+import { checkScheduleName } from "../schedules/name.ts"
 import type { ErasedMethod, Isolation } from "./definition.ts"
 import { defining, InvalidActor, parseMethodOptions, standardSchema } from "./options.ts"
 

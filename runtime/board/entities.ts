@@ -1,6 +1,7 @@
 /** The processes that work for a board: listed while they live. */
 import { StoreEntry } from "../async/store-entry.ts"
-import { type BoardEntity, detailsOf, EntityRequest, entityKey, parseEntity } from "./requests.ts"
+import { detailsOf } from "./call-options.ts"
+import { type BoardEntity, EntityRequest, entityKey, parseEntity } from "./requests.ts"
 import type { BoardParts, InSession, Session } from "./session.ts"
 
 /** Most entities that are listed. */

@@ -1,12 +1,13 @@
 /** Finds the jobs of a board: all of them one by one or in pages, how many there are, and one by its id. */
 import { refuseCursor } from "../options/refuse.ts"
 import { BOARD_PRIORITIES, liveClaim } from "../protocol/board.ts"
+import { checkCallOptions } from "./call-options.ts"
 import type { Known } from "./entries.ts"
 import { missing } from "./failure.ts"
 import { type GivenJob, idOf } from "./handles.ts"
 import type { BoardJob } from "./job.ts"
 import type { ReadAfter } from "./reading.ts"
-import { checkCallOptions, checkLimit } from "./requests.ts"
+import { checkLimit } from "./requests.ts"
 import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 

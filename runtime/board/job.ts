@@ -3,7 +3,7 @@
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import type { BoardPriority, BoardRecord, BoardState } from "../protocol/board.ts"
-import { checkCallOptions } from "./requests.ts"
+import { checkCallOptions } from "./call-options.ts"
 import type { BoardJobView } from "./view.ts"
 
 /** How often {@link BoardJob.wait} reads the job. A notification of its end ends the wait earlier. */

@@ -5,10 +5,11 @@
 import * as Result from "effect/Result"
 import type { DurationInput } from "../options/duration.ts"
 import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim } from "../protocol/board.ts"
+import { checkCallOptions } from "./call-options.ts"
 import { change, inOrder, type Rule } from "./changing.ts"
 import { accepted } from "./failure.ts"
 import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
-import { checkCallOptions, checkClaimNumber, expiryOf } from "./requests.ts"
+import { checkClaimNumber, expiryOf } from "./requests.ts"
 import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 

@@ -3,10 +3,11 @@ import { MAX_TRIES } from "../async/conflicts.ts"
 import { asTransportError, CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { BOARD_RESERVE_BYTES, type BoardRecord, boardJobId, parsePriority, posted } from "../protocol/board.ts"
+import { checkPostOptions, detailsOf } from "./call-options.ts"
 import type { BoardEntries, Known } from "./entries.ts"
 import { accepted } from "./failure.ts"
 import type { BoardJob } from "./job.ts"
-import { checkPostOptions, detailsOf, type PostOptions, parsePost } from "./requests.ts"
+import { type PostOptions, parsePost } from "./requests.ts"
 import type { Session } from "./session.ts"
 
 type Content = Pick<BoardRecord, "name" | "priority" | "details" | "book">

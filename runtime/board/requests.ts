@@ -1,13 +1,11 @@
 /** What callers of a board give, over code, HTTP and the command line: parsed here once, with one schema for each. */
-import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { CallboardError } from "../errors.ts"
 import { type Given, parserOf } from "../options/check.ts"
-import { DURATION_RULE, Duration, type DurationInput, milliseconds } from "../options/duration.ts"
+import { DURATION_RULE, type DurationInput, milliseconds } from "../options/duration.ts"
+import { Duration } from "../options/duration-field.ts"
 import { isName, Name, wholeNumber } from "../options/fields.ts"
-import { refuseInput, refuseNonObject, refuseUnknown } from "../options/refuse.ts"
-import { plainJson } from "../protocol/codec/json.ts"
-import { isMap, isObject } from "../protocol/guards.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { isObject } from "../protocol/guards.ts"
 
 const Details = Schema.Record(Schema.String, Schema.Unknown)
 const Book = Schema.Struct({ name: Name, uuid: Name })
@@ -55,28 +53,6 @@ export const ExtendRequest = Schema.Struct({
   owner: Schema.optionalKey(Owner),
   claim: Schema.optionalKey(ClaimNumber),
 }).annotate({ identifier: "BoardExtendRequest" })
-
-const HELD = { claim: true } as const
-/** The options of each call. */
-const OPTIONS = {
-  claim: { expiry: true },
-  take: { expiry: true, wait: true, signal: true },
-  consume: HELD,
-  abandon: HELD,
-  trash: HELD,
-  extendExpiry: { ...HELD, owner: true },
-  iterate: { onlyUnclaimed: true, fresh: true },
-  list: { onlyUnclaimed: true, limit: true, after: true },
-  trashed: { limit: true, after: true },
-  wait: { timeout: true, delay: true, multiplier: true, maxDelay: true, signal: true },
-} as const
-
-/** Fails with `unknown-field` for an option that a call does not have. */
-export const checkCallOptions = (call: keyof typeof OPTIONS, options: object): void =>
-  refuseUnknown(options, OPTIONS[call], `${call}()`)
-
-/** Fails with `invalid-input` for options that are not an object. A list, for example, would be read as no options. */
-export const checkPostOptions = (options: unknown): void => refuseNonObject(options, "post()", "details")
 
 const parseWholePost = parserOf(PostRequest, "a board job", "job")
 
@@ -126,20 +102,4 @@ export const entityKey = (entity: Pick<BoardEntity, "kind" | "name">): string =>
     return refuseInput(field, `must be text of 1 to ${KEY_BYTES[field]} bytes, percent-encoded`)
   }
   return `${part("kind")}/${part("name")}`
-}
-
-/**
- * Details, or what else `field` is, as they are stored, and the length of their text. Fails with `invalid-input` for what
- * JSON cannot hold.
- */
-export const detailsOf = (
-  details: PostOptions["details"],
-  field = "details",
-): { readonly details: Readonly<Record<string, unknown>>; readonly length: number } => {
-  if (details === undefined) return { details: {}, length: 2 }
-  const text = plainJson(details, field)
-  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field })
-  const written: unknown = JSON.parse(text.success)
-  if (!isMap(written)) return refuseInput(field, "must be an object whose JSON is an object too")
-  return { details: written, length: text.success.length }
 }

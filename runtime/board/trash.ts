@@ -2,9 +2,10 @@
 import { CallboardError } from "../errors.ts"
 import { refuseCursor } from "../options/refuse.ts"
 import { boardPlaceOf, hasRestored, restored } from "../protocol/board.ts"
+import { checkCallOptions } from "./call-options.ts"
 import type { Known } from "./entries.ts"
 import type { BoardJob } from "./job.ts"
-import { checkCallOptions, checkLimit } from "./requests.ts"
+import { checkLimit } from "./requests.ts"
 import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 

@@ -5,6 +5,7 @@ import { boardPlaceOf } from "../protocol/board.ts"
 import { neverPosted } from "./failure.ts"
 import { type GivenJob, idOf } from "./handles.ts"
 import { type JobWaitOptions, jobWaitOf } from "./job.ts"
+import { noJob } from "./no-job.ts"
 import type { InSession, Session } from "./session.ts"
 
 /** How often a call that waits reads the board, in milliseconds: notifications may be missed. */
@@ -13,14 +14,6 @@ const LOOK_MS = 1_000
 export const givenUp = (board: string): never => {
   throw new CallboardError("not-found", `the wait for a job of board ${board} was cancelled`)
 }
-
-/** The error of a wait for a job that ended without one. */
-export const noJob = (board: string, ms: number): CallboardError =>
-  new CallboardError("not-found", `there is no job on board ${board}: waited ${ms / 1000} s`)
-
-/** The error of a claim of the next job that ended without one. */
-export const noneToClaim = (board: string, ms: number): CallboardError =>
-  new CallboardError("not-found", `no job of board ${board} can be claimed: waited ${ms / 1000} s`)
 
 /** Calls `look` until it finds something, the time is over, the signal fires, or the board is closed. */
 export const waiting = async <A>(

@@ -1,19 +1,21 @@
 /** A job board over HTTP: the methods of {@link Board} that a service has routes for. */
 import type { Board, BoardIterator } from "../board/board.ts"
+import { checkCallOptions, checkPostOptions, detailsOf } from "../board/call-options.ts"
 import type { BoardClaim, ClaimOptions, TakeOptions } from "../board/claiming.ts"
-import { accepted } from "../board/failure.ts"
 import { idOf } from "../board/handles.ts"
 import type { BoardPage, IterateOptions, ListOptions } from "../board/iterating.ts"
 import { BoardJob, type JobBoard, type JobWaitOptions, jobWaitOf } from "../board/job.ts"
+import { noJob, noneToClaim } from "../board/no-job.ts"
 import type { ExtendOptions, HeldOptions } from "../board/owning.ts"
-import { type BoardEntity, checkCallOptions, checkPostOptions, detailsOf, type PostOptions } from "../board/requests.ts"
+import type { BoardEntity, PostOptions } from "../board/requests.ts"
 import type { TrashOptions } from "../board/trash.ts"
 import type { BoardJobView } from "../board/view.ts"
-import { noJob, noneToClaim } from "../board/waiting.ts"
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { checkBoardName } from "../protocol/board.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { BOARD_NAME_RULE, isBoardName } from "../protocol/board-name.ts"
 import { compact } from "../protocol/compact.ts"
+import { askOf, type HttpClient } from "./http-client.ts"
 import { type Ask, POLL_MS } from "./http-request.ts"
 
 /** A claim over HTTP. Nothing renews it: it lapses unless it is extended. */
@@ -60,7 +62,16 @@ interface KnownJob {
   claim?: { readonly owner: string; readonly number: number }
 }
 
-export const httpBoard = (ask: Ask, given: string): HttpBoard => new OverHttp(ask, given)
+/**
+ * A job board of a service, from which workers claim the jobs they want. Fails with `invalid-input`.
+ *
+ * @example
+ * ```ts
+ * const client = connectHttp("http://127.0.0.1:7420")
+ * const claim = await httpBoard(client, "print").take("printer-1")
+ * ```
+ */
+export const httpBoard = (client: HttpClient, name: string): HttpBoard => new OverHttp(askOf(client), name)
 
 class OverHttp implements HttpBoard, JobBoard {
   readonly name: string
@@ -68,7 +79,7 @@ class OverHttp implements HttpBoard, JobBoard {
   readonly #handles = new WeakMap<BoardJob, KnownJob>()
 
   constructor(ask: Ask, name: string) {
-    this.name = accepted(checkBoardName(name))
+    this.name = isBoardName(name) ? name : refuseInput("board", BOARD_NAME_RULE)
     this.#ask = ask
   }
 

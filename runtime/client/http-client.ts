@@ -2,11 +2,11 @@
  * A client that speaks HTTP to a service, for applications that cannot reach the broker: by `fetch`, with the same
  * handles and errors.
  */
-import * as Result from "effect/Result"
-import * as Schema from "effect/Schema"
+import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
 import {
+  HANDLE,
   type HandleActions,
   handleOf,
   type JobHandle,
@@ -15,28 +15,33 @@ import {
   type WaitOptions,
 } from "../jobs/handle.ts"
 import type { JobLink, LinkOptions } from "../jobs/link.ts"
+import { errorOf } from "../jobs/problem-error.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import { errorOf } from "../jobs/responses.ts"
-import {
-  checkFields,
-  checkTasks,
-  type Submission,
-  type SubmissionFields,
-  withPlainFields,
-} from "../jobs/submission/submission.ts"
-import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
-import { optionsChecker } from "../options/check.ts"
-import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
+import { checkFields, checkTasks, withPlainFields } from "../jobs/submission/plain-fields.ts"
+import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { type Outcome, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { durationIn, plainParser, type Rule } from "../options/plain.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
-import { compact } from "../protocol/compact.ts"
 import { isMap } from "../protocol/guards.ts"
 import { isState } from "../protocol/state.ts"
 import type { Answer } from "../routes/routes.ts"
-import { checkScheduleName } from "../schedules/fields.ts"
-import { SCHEDULE_QUERY, type Schedules } from "../schedules/schedules.ts"
+import { checkScheduleName } from "../schedules/name.ts"
+import { SCHEDULE_QUERY } from "../schedules/query.ts"
+import type { Schedules } from "../schedules/schedules.ts"
 import { sleep } from "../transport/timers.ts"
-import { type HttpBoard, httpBoard } from "./http-board.ts"
-import { type Ask, askOver, POLL_MS, type Refusal, type Request, requestsTo, unreadable } from "./http-request.ts"
+import { httpEvents } from "./http-events.ts"
+import { resultOf } from "./http-json.ts"
+import {
+  type Ask,
+  askOver,
+  POLL_MS,
+  Refusal,
+  type Request,
+  requestsTo,
+  type Service,
+  unreadable,
+} from "./http-request.ts"
 
 export interface HttpClientSettings {
   /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
@@ -45,20 +50,25 @@ export interface HttpClientSettings {
   readonly timeout?: DurationInput | undefined
 }
 
-const checkSettings = optionsChecker(
-  {
-    token: Schema.optionalKey(Schema.String),
-    timeout: Schema.optionalKey(duration({ min: 1, max: 86_400_000 })),
-  } satisfies Readonly<Record<keyof HttpClientSettings, Schema.Top>>,
+/** The characters that a header can carry. */
+const TOKEN = /^[\x21-\x7e]+$/
+
+const tokenRule: Rule = (token) => {
+  if (typeof token !== "string") return "must be text"
+  return TOKEN.test(token) ? undefined : "must be one or more visible ASCII characters"
+}
+
+const settingsOf = plainParser<HttpClientSettings>(
+  { token: tokenRule, timeout: durationIn({ min: 1, max: 86_400_000 }) },
   "connectHttp()",
 )
 
 /**
- * A job by its id, over HTTP: the methods of {@link JobHandle} except `events`. Every method fails with `CallboardError`:
+ * A job by its id, over HTTP: the methods of {@link JobHandle}. Every method fails with `CallboardError`:
  * `unauthorized`, `forbidden`, `transport-unavailable`, `gone` for a job that is not kept any more, and as {@link JobHandle}
  * says.
  */
-export interface HttpJob<R = unknown> extends Omit<JobHandle<R>, "events"> {
+export interface HttpJob<R = unknown> extends JobHandle<R> {
   /**
    * Makes a token for this job alone, such as for a web page: with it, `connectHttp` reaches this job and nothing else until
    * the link ends. Fails with `unsupported` if the service has no `http.linkSecret`, and with `forbidden` for a scope that the
@@ -106,12 +116,15 @@ export interface HttpClient {
     submissions: ReadonlyArray<Submission>,
     options?: { readonly atomic?: boolean | undefined },
   ): Promise<ReadonlyArray<Receipt | CallboardError>>
+  /**
+   * A typed handle of an actor: `client.actor<typeof orders>("orders").total.submit({ items })`, with
+   * `import type { orders }`. The actor's module is not loaded.
+   */
+  actor<A extends AnyActor>(name: A["name"]): ActorHandle<A>
   /** A handle of a job by its id. No request is sent until a method is called. */
   job<R = unknown>(id: string): HttpJob<R>
   /** Tasks that are submitted by the clock. */
   readonly schedules: HttpSchedules
-  /** A job board, from which workers claim the jobs they want. Fails with `invalid-input`. */
-  board(name: string): HttpBoard
   /**
    * Resolves when the service is ready: its worker consumes, and its transport is within reach. Needs no token. Fails with
    * `transport-unavailable`, saying why.
@@ -124,12 +137,9 @@ const DEFAULT_TIMEOUT = "10 seconds"
 /** Least time between two requests for a result, for a service that answers before the asked wait is over. */
 const AGAIN_MS = 1_000
 
-/** The characters that a header can carry. */
-const TOKEN = /^[\x21-\x7e]+$/
-
 /**
- * A client over the HTTP of a service at `url`: `http://127.0.0.1:7420`, with the path where it is mounted, if any. No request
- * is sent yet. Fails with `CallboardError` `invalid-input`, naming the option.
+ * A client over the HTTP of a service at `url`: `http://127.0.0.1:7420`, with the path where it is mounted, if any; in a
+ * browser also a path of the page's own origin, such as `/callboard`. No request is sent yet. Fails with `CallboardError` `invalid-input`, naming the option.
  *
  * @example
  * ```ts
@@ -139,14 +149,21 @@ const TOKEN = /^[\x21-\x7e]+$/
  * ```
  */
 export const connectHttp = (url: string, settings: HttpClientSettings = {}): HttpClient => {
-  checkSettings(settings)
-  const { token, timeout = DEFAULT_TIMEOUT } = settings
-  if (token !== undefined && !TOKEN.test(token)) refuseInput("token", "must be one or more visible ASCII characters")
-  return clientOf(requestsTo(baseOf(url), token, milliseconds("timeout", timeout)))
+  const { token, timeout = DEFAULT_TIMEOUT } = settingsOf(settings)
+  return clientOf({ base: baseOf(url), token, timeoutMs: milliseconds("timeout", timeout) })
+}
+
+/** The address of the page in a browser. */
+const pageUrl = (): string | undefined => {
+  const location: unknown = Reflect.get(globalThis, "location")
+  return isMap(location) && typeof location["href"] === "string" ? location["href"] : undefined
 }
 
 const baseOf = (text: string): string => {
-  const url = URL.canParse(text) ? new URL(text) : refuseInput("url", "must be a URL such as http://127.0.0.1:7420")
+  const page = pageUrl()
+  const url = URL.canParse(text, page)
+    ? new URL(text, page)
+    : refuseInput("url", "must be a URL such as http://127.0.0.1:7420")
   if (!/^https?:$/.test(url.protocol))
     refuseInput("url", "must begin with http:// or https://; for transports use connect()")
   if (url.username !== "" || url.password !== "") refuseInput("url", "must not contain a password: use `token`")
@@ -188,21 +205,31 @@ const OVER_HTTP: HandleActions<OverHttp> = {
   },
 }
 
-const clientOf = (request: Request): HttpClient => {
+const clientOf = (service: Service): HttpClient => {
+  const request = requestsTo(service)
   const ask = askOver(request)
 
-  const job = <R>(id: string): HttpJob<R> => ({
-    ...handleOf<OverHttp, R>(OVER_HTTP, { request, ask }, id),
-    link: async (options = {}) => ask("POST /v1/jobs/{id}/link", { id, body: options }, "token"),
-  })
+  const job = <R>(id: string): HttpJob<R> =>
+    Object.assign(handleOf<OverHttp, R>(OVER_HTTP, { request, ask }, id), {
+      events: (options?: unknown) => httpEvents(service, id, HANDLE.events.parse(options, id)),
+      link: async (options: LinkOptions = {}) => ask("POST /v1/jobs/{id}/link", { id, body: options }, "token"),
+    })
 
-  return {
+  const client: HttpClient = {
+    actor: <A extends AnyActor>(name: A["name"]) =>
+      actorHandle<A>(name, {
+        submit: (task, fields) => client.submit(task, fields),
+        submitMany: async (submissions) =>
+          (await client.submitMany(submissions)).map((each) =>
+            each instanceof CallboardError ? each : { ...job(each.id), receipt: each },
+          ),
+      }),
     submit: async <R>(task: string, fields: SubmissionFields = {}) => {
       checkFields(fields)
       const body = prepared({ ...fields, task })
-      const answer = Result.flatMap(await request("POST /v1/jobs", { body }), readable(isAboutJob))
-      if (Result.isFailure(answer)) throw unconfirmed(body.id, answer.failure.error)
-      return { ...job<R>(answer.success.id), receipt: receiptOf(answer.success) }
+      const answer = readable(await request("POST /v1/jobs", { body }), isAboutJob)
+      if (answer instanceof Refusal) throw unconfirmed(body.id, answer.error)
+      return { ...job<R>(answer.id), receipt: receiptOf(answer) }
     },
     submitMany: async (submissions, options = {}) => {
       refuseUnknown(options, { atomic: true }, "submitMany()")
@@ -211,14 +238,11 @@ const clientOf = (request: Request): HttpClient => {
       if (submissions.length === 0) return []
       const body = submissions.map((each, index) => prepared(each, index))
       const sent = await request("POST /v1/jobs/batch", { body, query: atomic ? { atomic } : {} })
-      const answer = Result.flatMap(
-        sent,
-        readable((told) => isAboutTasks(told, body.length)),
-      )
-      if (Result.isSuccess(answer)) {
-        return answer.success.map((each) => ("code" in each ? errorOf(each) : receiptOf(each)))
+      const answer = readable(sent, (told) => isAboutTasks(told, body.length))
+      if (!(answer instanceof Refusal)) {
+        return answer.map((each) => ("code" in each ? errorOf(each) : receiptOf(each)))
       }
-      const { error, each } = answer.failure
+      const { error, each } = answer
       if (atomic) throw error
       if (each !== undefined) return each
       if (!isUnconfirmed(error)) throw error
@@ -226,10 +250,17 @@ const clientOf = (request: Request): HttpClient => {
     },
     job,
     schedules: httpSchedules({ request, ask }),
-    board: (name) => httpBoard(ask, name),
     health: async () => void (await ask("GET /readyz", {}, "ready")),
   }
+  ASKS.set(client, ask)
+  return client
 }
+
+/** Boards ask through a client, and are no part of it, so that a page without boards does not load them. */
+const ASKS = new WeakMap<HttpClient, Ask>()
+
+export const askOf = (client: HttpClient): Ask =>
+  ASKS.get(client) ?? refuseInput("client", "must be a client that connectHttp() returned")
 
 const httpSchedules = ({ request, ask }: OverHttp): HttpSchedules => ({
   create: async (name, fields) =>
@@ -247,16 +278,18 @@ const httpSchedules = ({ request, ask }: OverHttp): HttpSchedules => ({
   run: async (name) => ask("POST /v1/schedules/{id}/run", { id: checkScheduleName(name) }, "id"),
   delete: async (name) => {
     const answer = await request("DELETE /v1/schedules/{id}", { id: checkScheduleName(name) })
-    if (Result.isFailure(answer)) throw answer.failure.error
+    if (answer instanceof Refusal) throw answer.error
   },
 })
 
 /** The task as it is sent. Fails as a client over a transport does for what plain JSON cannot hold. */
 const prepared = (task: Submission, index?: number): Submission => {
-  const plain = withPlainFields(task)
-  if (Result.isSuccess(plain)) return withId(plain.success)
-  const { code, message, details } = plain.failure
-  throw new CallboardError(code, message, { ...details, ...compact({ index }) })
+  try {
+    return withId(withPlainFields(task))
+  } catch (refused) {
+    if (index === undefined || !(refused instanceof CallboardError)) throw refused
+    throw new CallboardError(refused.code, refused.message, { ...refused.details, index })
+  }
 }
 
 /** The task with an id. One that is to be unique needs an id of its caller, and is sent without one to be refused. */
@@ -276,10 +309,8 @@ const isAboutTasks = (answer: unknown, count: number): boolean =>
   answer.every((each) => isAboutJob(each) || (isMap(each) && typeof each["code"] === "string"))
 
 /** The answer if it says what the caller has to know. */
-const readable =
-  (isReadable: (answer: unknown) => boolean) =>
-  <A>(answer: A): Result.Result<A, Refusal> =>
-    isReadable(answer) ? Result.succeed(answer) : Result.fail({ error: unreadable() })
+const readable = <A>(answer: A | Refusal, isReadable: (answer: unknown) => boolean): A | Refusal =>
+  answer instanceof Refusal || isReadable(answer) ? answer : new Refusal(unreadable())
 
 /** Whether a task may have been accepted although its submission failed, or can be submitted again later. */
 const isUnconfirmed = ({ code }: CallboardError): boolean => code === "transport-unavailable" || code === "internal"
@@ -311,13 +342,14 @@ const waitForEnd = async (
     const asked = performance.now()
     const waitMs = Math.ceil(Math.min(Math.max(leftMs(), 0), POLL_MS))
     const answer = await request("GET /v1/jobs/{id}/result", { id, query: { wait: `${waitMs}ms` }, waitMs, signal })
-    const found = Result.flatMap(answer, readable(isAboutJob))
-    if (Result.isSuccess(found)) {
+    const found = readable(answer, isAboutJob)
+    if (!(found instanceof Refusal)) {
       hasAnswered = true
-      const outcome = outcomeOf(found.success)
-      if (outcome !== undefined) return outcomeInCode(outcome)
+      const outcome = outcomeOf(found)
+      if (outcome !== undefined)
+        return outcome.state === "succeeded" ? { ...outcome, result: resultOf(outcome.result) } : outcome
     } else {
-      const { error } = found.failure
+      const { error } = found
       if (error.code === "gone") return { state: "gone" }
       if (!hasAnswered || error.code !== "transport-unavailable") throw error
     }

@@ -1,13 +1,12 @@
 /** Sends one HTTP request to a route of a service; the result is the JSON of the answer, or an error with a code. */
-import * as Result from "effect/Result"
-import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
-import { errorOf, Problem } from "../jobs/responses.ts"
-import { renderJson } from "../protocol/codec/json.ts"
+import { errorOf } from "../jobs/problem-error.ts"
+import type { Problem } from "../jobs/responses.ts"
 import { compact } from "../protocol/compact.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
 import type { Answer, RouteAddress, RouteRequest } from "../routes/routes.ts"
 import { startDeadline } from "../transport/timers.ts"
+import { bodyText } from "./http-json.ts"
 
 /** How a request is sent. */
 export interface RequestOptions {
@@ -31,18 +30,23 @@ type Query = Readonly<Record<string, unknown>>
 export const POLL_MS = 20_000
 
 /** Why a request failed. */
-export interface Refusal {
+export class Refusal {
   readonly error: CallboardError
   /** The error of each task of an array, where the service names them. */
-  readonly each?: ReadonlyArray<CallboardError>
+  readonly each: ReadonlyArray<CallboardError> | undefined
+
+  constructor(error: CallboardError, each?: ReadonlyArray<CallboardError>) {
+    this.error = error
+    this.each = each
+  }
 }
 
 type Call<A extends RouteAddress> = RouteRequest<A> & RequestOptions
 
 /**
- * Sends a request to a route of the service. Rejects with the signal's reason when that fires, and with nothing else.
+ * Sends a request to a route of the service. Rejects with the signal's reason when that fires, and with `CallboardError` `invalid-input` for a body that cannot be sent.
  */
-export type Request = <A extends RouteAddress>(address: A, call: Call<A>) => Promise<Result.Result<Answer<A>, Refusal>>
+export type Request = <A extends RouteAddress>(address: A, call: Call<A>) => Promise<Answer<A> | Refusal>
 
 /** Name of a field that an answer has. */
 type FieldOf<T> = T extends unknown ? keyof T & string : never
@@ -62,11 +66,11 @@ export const askOver =
   (request: Request): Ask =>
   async (address, call, field) => {
     const answer = await request(address, call)
-    if (Result.isFailure(answer)) throw answer.failure.error
-    const told: unknown = answer.success
+    if (answer instanceof Refusal) throw answer.error
+    const told: unknown = answer
     const isNothing = told === undefined && address.startsWith("DELETE ")
     if (!isNothing && !(isMap(told) && told[field] !== undefined)) throw unreadable()
-    return answer.success
+    return answer
   }
 
 /** The error for an answer that does not say what it must. */
@@ -87,44 +91,50 @@ const queryOf = (given: Query): string => {
 const pathOf = (path: string, { id = "", board = "" }: Parts): string =>
   path.replace("{board}", () => encodeURIComponent(board)).replace("{id}", () => encodeURIComponent(id))
 
-export const requestsTo = (base: string, token: string | undefined, timeoutMs: number): Request => {
-  const authorization: Readonly<Record<string, string>> =
-    token === undefined ? {} : { authorization: `Bearer ${token}` }
-  const send = async (
-    address: string,
-    { waitMs = 0, signal, ...parts }: Parts & RequestOptions,
-  ): Promise<Result.Result<unknown, Refusal>> => {
-    const { body, query = {} } = parts
+/** A service, and how it is asked. */
+export interface Service {
+  /** Its URL, without a slash at the end. */
+  readonly base: string
+  readonly token: string | undefined
+  readonly timeoutMs: number
+}
+
+/** The URL of a route with what it names. Fails with `not-found`. */
+export const urlOf = ({ base }: Service, template: string, parts: Parts): string => {
+  const path = pathOf(template, parts)
+  const [unnamed] = UNNAMED.exec(path) ?? []
+  if (unnamed === undefined) return base + path + queryOf(parts.query ?? {})
+  throw new CallboardError("not-found", `the id ${JSON.stringify(unnamed.slice(1))} cannot be used over HTTP`)
+}
+
+export const authorizationOf = ({ token }: Service): Readonly<Record<string, string>> =>
+  token === undefined ? {} : { authorization: `Bearer ${token}` }
+
+export const requestsTo = (service: Service): Request => {
+  const { base, timeoutMs } = service
+  const send = async (address: string, { waitMs = 0, signal, ...parts }: Parts & RequestOptions): Promise<unknown> => {
+    const { body } = parts
     const [method = "", template = ""] = address.split(" ")
-    const path = pathOf(template, parts)
-    const [unnamed] = UNNAMED.exec(path) ?? []
-    if (unnamed !== undefined) {
-      const message = `the id ${JSON.stringify(unnamed.slice(1))} cannot be used over HTTP`
-      return Result.fail({ error: new CallboardError("not-found", message) })
-    }
-    const json = body === undefined ? Result.succeed(undefined) : asJson(body)
-    if (Result.isFailure(json)) return Result.fail({ error: json.failure })
+    const url = urlOf(service, template, parts)
+    const text = body === undefined ? undefined : bodyText(body)
     const stop = new AbortController()
     const abort = () => stop.abort()
     signal?.throwIfAborted()
     signal?.addEventListener("abort", abort, { once: true })
     const cancel = startDeadline(timeoutMs + waitMs, abort)
     try {
-      const response = await fetch(base + path + queryOf(query), {
+      const response = await fetch(url, {
         method,
-        headers: { ...authorization, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+        headers: { ...authorizationOf(service), ...(body === undefined ? {} : { "content-type": "application/json" }) },
         // A redirected POST would become a GET.
         redirect: "manual",
         signal: stop.signal,
-        ...compact({ body: json.success }),
+        ...compact({ body: text }),
       })
       return answerOf(base, response.ok, response.status, await response.text())
     } catch (cause) {
       signal?.throwIfAborted()
-      const why = stop.signal.aborted ? `within ${(timeoutMs + waitMs) / 1000} s` : `(${reasonOf(cause)})`
-      const outcome = neverSent(cause) ? "none" : "unknown"
-      const message = `${base} did not answer ${why}`
-      return Result.fail({ error: new CallboardError("transport-unavailable", message, { outcome, cause }) })
+      return new Refusal(unreachable(service, timeoutMs + waitMs, stop.signal, cause))
     } finally {
       cancel()
       signal?.removeEventListener("abort", abort)
@@ -134,32 +144,38 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
   return send as Request
 }
 
-/** The body as JSON, written as a client over a transport writes the arguments of a task. */
-const asJson = (body: unknown): Result.Result<string, CallboardError> => {
-  const text = renderJson(body)
-  return Result.isSuccess(text)
-    ? Result.succeed(text.success)
-    : Result.fail(new CallboardError("invalid-input", `the task ${text.failure.message}`))
-}
-
-const readProblem = Schema.decodeUnknownResult(Problem)
+/** Whether an answer is a problem of Callboard, and not the JSON of a proxy. */
+const isProblem = (value: unknown): value is typeof Problem.Type =>
+  isMap(value) && typeof value["code"] === "string" && typeof value["detail"] === "string"
 
 /**
  * The JSON of a response, or the error that it stands for. A body that is not JSON comes from something in between, such as
  * a proxy.
  */
-const answerOf = (base: string, ok: boolean, status: number, text: string): Result.Result<unknown, Refusal> => {
+export const answerOf = (base: string, ok: boolean, status: number, text: string): unknown => {
   let value: unknown
   try {
     value = text === "" ? undefined : JSON.parse(text)
   } catch {
-    return Result.fail({ error: external(base, status) })
+    return new Refusal(external(base, status))
   }
-  if (ok && (value === undefined || isObject(value))) return Result.succeed(value)
-  const problem = readProblem(value)
-  if (Result.isFailure(problem)) return Result.fail({ error: external(base, status) })
-  const { errors, ...whole } = problem.success
-  return Result.fail({ error: errorOf(whole), ...compact({ each: errors?.map(errorOf) }) })
+  if (ok && (value === undefined || isObject(value))) return value
+  if (!isProblem(value)) return new Refusal(external(base, status))
+  // This client wrote the body, so that what is wrong is not the JSON but a value in it.
+  const problem = value.code === "invalid-json" ? { ...value, code: "invalid-input" as const } : value
+  return new Refusal(errorOf(problem), value.errors?.map(errorOf))
+}
+
+/** The error of a request without an answer. `stopped`: fires when the time, in milliseconds, is over. */
+export const unreachable = (
+  { base }: Service,
+  limitMs: number,
+  stopped: AbortSignal,
+  cause: unknown,
+): CallboardError => {
+  const why = stopped.aborted ? `within ${limitMs / 1000} s` : `(${reasonOf(cause)})`
+  const outcome = neverSent(cause) ? "none" : "unknown"
+  return new CallboardError("transport-unavailable", `${base} did not answer ${why}`, { outcome, cause })
 }
 
 const external = (base: string, status: number): CallboardError =>

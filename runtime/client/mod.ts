@@ -3,12 +3,6 @@
  * Node as well.
  */
 export type { HttpBoard, HttpBoardClaim, HttpBoardIterator } from "./http-board.ts"
-export {
-  connectHttp,
-  type HttpClient,
-  type HttpClientSettings,
-  type HttpJob,
-  type HttpSchedules,
-  type HttpSubmittedJob,
-} from "./http-client.ts"
+export type { HttpClientSettings, HttpJob, HttpSchedules, HttpSubmittedJob } from "./http-client.ts"
+export { connectHttp, type HttpClient } from "./http-client-with-boards.ts"
 export * from "./shared.ts"

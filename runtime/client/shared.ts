@@ -26,6 +26,7 @@ export type { Revocation, RevokeOptions } from "../cluster/revocation.ts"
 export {
   CallboardError,
   type ErrorCode,
+  isCallboardError,
   JobCancelled,
   JobExpired,
   JobFailed,
@@ -47,7 +48,8 @@ export type { BoardConfiguration, BoardPriority, BoardState, EarlierClaim } from
 export type { JobError } from "../protocol/record.ts"
 export type { State } from "../protocol/state.ts"
 export type { ScheduleChanges, ScheduleFields } from "../schedules/fields.ts"
-export type { SchedulePage, ScheduleQuery, Schedules } from "../schedules/schedules.ts"
+export type { ScheduleQuery } from "../schedules/query.ts"
+export type { SchedulePage, Schedules } from "../schedules/schedules.ts"
 export type { ScheduleView } from "../schedules/view.ts"
 export type { JobCount } from "../transport/job-store/transport.ts"
 export { TransportError } from "../transport/mod.ts"

@@ -4,7 +4,8 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { type DurationInput, type DurationRange, duration, milliseconds } from "../options/duration.ts"
+import { type DurationInput, type DurationRange, milliseconds } from "../options/duration.ts"
+import { duration } from "../options/duration-field.ts"
 import { whole } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { isPlainObject } from "../protocol/guards.ts"

@@ -1,14 +1,12 @@
 /** Server-sent events: of one job, replayed from its record and resumable, and of all jobs, from now on. */
 import * as Result from "effect/Result"
-import * as Schema from "effect/Schema"
 import type { Context } from "hono"
 import { streamSSE } from "hono/streaming"
 import { latest } from "../async/timers.ts"
 import { listenToEvents, type ReceivedEvent, typeFilter } from "../cluster/events.ts"
-import { EventId } from "../jobs/handle.ts"
+import { eventId } from "../jobs/handle.ts"
 import { type BoardEvent, type JobEvent, type JobEventSchema, summaryOf } from "../jobs/lists.ts"
 import { boardEventOf, followJob } from "../jobs/tracking/following.ts"
-import { issueOf } from "../options/check.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { renderJson } from "../protocol/codec/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
@@ -118,8 +116,6 @@ const workerMessage = (event: ReceivedEvent): SseMessage | undefined => {
   return { event: EVENT_TYPE.test(event.type) ? event.type : "event", data: data.success }
 }
 
-const decodeEventId = Schema.decodeUnknownResult(EventId)
-
 /**
  * Id of the last event that the client has seen: from the header, or from the query, since an EventSource sends no
  * header at first.
@@ -127,8 +123,8 @@ const decodeEventId = Schema.decodeUnknownResult(EventId)
 const lastEventId = (c: Context, query: string | undefined): string | undefined => {
   const [field, given] = query === undefined ? ["Last-Event-ID", c.req.header("last-event-id")] : ["lastEventId", query]
   if (given === undefined || given === "") return undefined
-  const decoded = decodeEventId(given)
-  return Result.isSuccess(decoded) ? decoded.success : refuseInput(field, issueOf(decoded.failure.issue).message)
+  const problem = eventId(given)
+  return problem === undefined ? given : refuseInput(field, problem)
 }
 
 export const eventRoutes: ReadonlyArray<Route> = served(EVENT_ROUTES, {

@@ -1,7 +1,6 @@
 /** Checks a change of a job's meta data, from its handler or from outside. */
-import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
-import { plainJson } from "../protocol/codec/json.ts"
+import { plainJson } from "../protocol/codec/json-writer.ts"
 import { isPlainObject } from "../protocol/guards.ts"
 import { type Meta, mergePatch } from "../protocol/meta-patch.ts"
 
@@ -13,10 +12,10 @@ const refused = (why: string, id: string) => new CallboardError("invalid-input",
 /** A copy of meta data, or of a change, as JSON keeps it. Fails with `invalid-input`, also by its size. */
 export const metaInJson = (make: () => unknown, id: string): Meta => {
   const text = plainJson(make(), "meta")
-  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field: "meta", id })
-  const { length } = text.success
+  if (!("json" in text)) throw new CallboardError("invalid-input", text.message, { field: "meta", id })
+  const { length } = text.json
   if (length > MAX_META) throw refused(`has ${length} characters; at most ${MAX_META} are allowed`, id)
-  return JSON.parse(text.success)
+  return JSON.parse(text.json)
 }
 
 /**

@@ -17,7 +17,8 @@ import {
 import { findRecord, goneError, waitForEnd } from "./tracking/finding.ts"
 import { followJob } from "./tracking/following.ts"
 import { outcomesOf } from "./tracking/history.ts"
-import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "./tracking/outcome.ts"
+import { type Outcome, outcomeOf, valueOf } from "./tracking/outcome.ts"
+import { outcomeInCode } from "./tracking/outcome-in-code.ts"
 import { jobView, runView } from "./view.ts"
 
 interface Connected {

@@ -2,9 +2,8 @@
  * The handle of a job: its methods, and how the argument of each is checked. Over a transport, over HTTP
  * and over the channel of an isolated handler it is made of {@link HANDLE} by {@link handleOf}.
  */
-import * as Schema from "effect/Schema"
-import { AnySignal, optionsParser } from "../options/check.ts"
-import { DurationOption, milliseconds } from "../options/duration.ts"
+import { milliseconds } from "../options/duration.ts"
+import { durationIn, flag, plainParser, type Rule, signal } from "../options/plain.ts"
 import { changedMeta, metaInJson } from "./changed-meta.ts"
 import type { CancelOptions } from "./commands/cancel.ts"
 import type { DeleteOptions } from "./commands/delete.ts"
@@ -91,46 +90,37 @@ type ArgumentOf<M extends HandleMethod | "events"> =
 
 interface Method<Argument> {
   /** The options, none of which is required. */
-  readonly options: { readonly [Name in keyof Argument]-?: Schema.Codec<Exclude<Argument[Name], undefined>> }
+  readonly options: { readonly [Name in keyof Argument]-?: Rule }
   /** The checked argument. Fails with `invalid-input`, and with `unknown-field` for an option that does not exist. */
   readonly parse: (given: unknown, id?: string) => Argument
 }
 
 const withOptions = <Options>(call: string, options: Method<Options>["options"]): Method<Options> => {
-  return { options, parse: optionsParser(options, call) }
+  return { options, parse: plainParser(options, call) }
 }
-
-const Flag = (description: string) => Schema.Boolean.annotate({ description })
 
 const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 
-/** The id of an event of a job; empty text is none, as an EventSource has it. */
-export const EventId = Schema.String.check(
-  Schema.makeFilter((id: string) => id === "" || EVENT_ID.test(id) || "is not an event id, such as 1.3"),
-)
+/** The rule for the id of an event of a job; empty text is none, as an EventSource has it. */
+export const eventId: Rule = (id) => {
+  if (typeof id !== "string") return "must be text"
+  return id === "" || EVENT_ID.test(id) ? undefined : "is not an event id, such as 1.3"
+}
 
-const WAIT = { timeout: DurationOption, signal: AnySignal }
+const fromStart: Rule = (step) => (step === "start" ? undefined : 'must be "start"')
+
+const WAIT = { timeout: durationIn(), signal }
 
 /** Each method of the handle of a job. Every way of calling one has its options from here. */
 export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentOf<M>> } = {
   // Arguments are not looked at, so that it can be passed as a callback.
   find: { options: {}, parse: () => ({}) },
-  result: withOptions("result()", WAIT),
-  outcome: withOptions("outcome()", WAIT),
-  results: withOptions("results()", { wait: DurationOption, signal: AnySignal }),
-  events: withOptions("events()", { lastEventId: EventId, signal: AnySignal }),
-  cancel: withOptions("cancel()", {
-    terminate: Flag(
-      "Kill the process of an isolated handler, or of a worker that the job blocks; for other handlers only the signal fires",
-    ),
-    release: Flag("Let the jobs that wait for it start without it, even if it was cancelled before"),
-  }),
-  retry: withOptions("retry()", {
-    from: Schema.Literal("start").annotate({
-      description:
-        "Discard the durable steps; if absent, the job continues after its completed steps, or continues to revert them",
-    }),
-  }),
+  result: withOptions<ArgumentOf<"result">>("result()", WAIT),
+  outcome: withOptions<ArgumentOf<"outcome">>("outcome()", WAIT),
+  results: withOptions<ArgumentOf<"results">>("results()", { wait: durationIn(), signal }),
+  events: withOptions<ArgumentOf<"events">>("events()", { lastEventId: eventId, signal }),
+  cancel: withOptions<ArgumentOf<"cancel">>("cancel()", { terminate: flag, release: flag }),
+  retry: withOptions<ArgumentOf<"retry">>("retry()", { from: fromStart }),
   patchMeta: {
     options: {},
     parse: (patch, id = "") => {
@@ -138,9 +128,7 @@ export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentO
       return metaInJson(() => patch, id)
     },
   },
-  delete: withOptions("delete()", {
-    dependents: Flag("Also delete the jobs that wait for it, and the jobs that wait for those"),
-  }),
+  delete: withOptions<ArgumentOf<"delete">>("delete()", { dependents: flag }),
 }
 
 /** What the methods do over `Over`, such as a connection. Their arguments have been checked. */

@@ -1,5 +1,5 @@
 /** The type of a value as it comes back from a job: what the JSON codec makes of it. */
-import type { Exact } from "../protocol/value.ts"
+import type { Exact } from "../protocol/exact.ts"
 
 type IsAny<T> = 0 extends 1 & T ? true : false
 

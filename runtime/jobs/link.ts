@@ -1,7 +1,8 @@
 /** A link to one job: a token with which its holder reaches this job alone, until it ends. Schemas of its request and answer. */
 import * as Schema from "effect/Schema"
 import { SCOPES } from "../config/scopes.ts"
-import { type DurationInput, duration } from "../options/duration.ts"
+import type { DurationInput } from "../options/duration.ts"
+import { duration } from "../options/duration-field.ts"
 import { Time } from "../options/fields.ts"
 
 /** What a link may be given. */

@@ -4,9 +4,8 @@
  */
 import * as Schema from "effect/Schema"
 import * as Struct from "effect/Struct"
-import { CallboardError, ERROR_CODES } from "../errors.ts"
+import { ERROR_CODES } from "../errors.ts"
 import { Count, JobId, Time } from "../options/fields.ts"
-import { compact } from "../protocol/compact.ts"
 import { NO_STATE, STATES } from "../protocol/state.ts"
 
 const Seconds = Schema.Finite
@@ -365,7 +364,3 @@ export const BatchReceipts = Schema.Array(Schema.Union([ReceiptSchema, ItemProbl
   identifier: "BatchReceipts",
   description: "One receipt or error per element, in order",
 })
-
-/** The error that a problem in a response stands for. */
-export const errorOf = ({ code, detail, field, index, id, outcome, scope }: ItemProblem): CallboardError =>
-  new CallboardError(code, detail, compact({ field, index, id, outcome, scope }))

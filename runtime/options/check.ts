@@ -5,7 +5,8 @@ import type * as SchemaAST from "effect/SchemaAST"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { isObject, isPlainObject } from "../protocol/guards.ts"
-import { refuseInput, refuseUnknown, requirementOf, unknownOption } from "./refuse.ts"
+import { isSignal } from "./plain.ts"
+import { refuseUnknown, requirementOf, unknownOption } from "./refuse.ts"
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
@@ -118,14 +119,7 @@ export const parserOf = <A>(...given: Parameters<typeof decoderOf<A>>): ((given:
 const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) => unknown =>
   typeof value === "function"
 
-const isSignal = (value: unknown): value is AbortSignal => isObject(value) && "aborted" in value && "reason" in value
-
 export const AnySignal = Schema.declare(isSignal, { expected: "an AbortSignal" })
-
-/** Throws `invalid-input` for a `signal` that is none. */
-export const checkSignal = (signal: unknown): void => {
-  if (!isSignal(signal)) refuseInput("signal", "must be an AbortSignal")
-}
 
 export const AnyFunction = Schema.declare(isFunction, { expected: "a function" })
 export const AnyObject = Schema.declare(isObject, { expected: "an object" })
@@ -199,16 +193,4 @@ export const optionsChecker = (
     const { place, message, known } = checked.failure
     throw known === undefined ? invalid(place, message) : unknownOption(place, known, owner)
   }
-}
-
-/** The same for options none of which is required; no options at all are none. */
-export const optionsParser = <Options>(
-  options: { readonly [Name in keyof Options]-?: Schema.Codec<Exclude<Options[Name], undefined>> },
-  owner: string,
-): ((given: unknown) => Options) => {
-  const fields: Record<string, Schema.optionalKey<Schema.Codec<unknown>>> = {}
-  for (const name in options) fields[name] = Schema.optionalKey<Schema.Codec<unknown>>(options[name])
-  const check = optionsChecker(fields, owner)
-  // The fields were made of these options in the loop above, which the compiler cannot follow.
-  return (given = {}) => check(given) as Options
 }

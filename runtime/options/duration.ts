@@ -1,9 +1,7 @@
 /** Durations in options, and the time limits made of them: one rule for every option that takes one. */
 
-import * as Result from "effect/Result"
-import * as Schema from "effect/Schema"
+import { durationMs, MAX_DURATION_MS, timeToLiveMs } from "../protocol/duration.ts"
 import { isObject } from "../protocol/guards.ts"
-import { MAX_DURATION_MS, parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
 /**
@@ -12,11 +10,6 @@ import { type Refuse, refuseInput } from "./refuse.ts"
 export type DurationInput = number | string
 
 export const DURATION_RULE = "must be a duration: seconds as a number, or text such as 30s"
-
-export const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
-  message: DURATION_RULE,
-  description: "Seconds as a number (fractions are kept), or text: 10s, 5 minutes, 1h",
-})
 
 /** Which durations an option allows. */
 export interface DurationRange {
@@ -42,15 +35,14 @@ export const spoken = (ms: number): string => {
   return `${ms / of} ${unit}${ms === of ? "" : "s"}`
 }
 
-/** Milliseconds of a duration. Fails with a sentence that follows the name of the option. */
-const parse = (value: DurationInput, range: DurationRange): Result.Result<number, string> => {
+/** Milliseconds of a duration, or a sentence that follows the name of the option. */
+export const millisecondsIn = (value: DurationInput, range: DurationRange): number | string => {
   const { min = 0, max = MAX_DURATION_MS, orZero = false, forEver = false } = range
-  const parsed = forEver ? parseTimeToLive(value) : parseDuration(value)
-  if (Result.isFailure(parsed)) return Result.fail(parsed.failure.message)
-  const ms = parsed.success
-  if ((ms >= min && ms <= max) || ms < 0 || (orZero && ms === 0)) return Result.succeed(ms)
+  const ms = forEver ? timeToLiveMs(value) : durationMs(value)
+  if (typeof ms !== "number") return ms.message
+  if ((ms >= min && ms <= max) || ms < 0 || (orZero && ms === 0)) return ms
   const text = ms > max ? `at most ${spoken(max)}` : `at least ${spoken(min)}`
-  return Result.fail(`must be ${orZero ? "0, or " : ""}${text}`)
+  return `must be ${orZero ? "0, or " : ""}${text}`
 }
 
 /** A duration in whole milliseconds, from 0 to a hundred years. Any other value is refused with `refuse`. */
@@ -60,37 +52,13 @@ export const milliseconds = (
   refuse: Refuse = refuseInput,
   range: DurationRange = {},
 ): number => {
-  const parsed = parse(value, range)
-  return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure)
+  const ms = millisecondsIn(value, range)
+  return typeof ms === "number" ? ms : refuse(field, ms)
 }
 
 /** A time to live in whole milliseconds. A negative number means for ever and becomes −1. */
 export const timeToLive = (field: string, value: DurationInput, refuse: Refuse = refuseInput): number =>
   milliseconds(field, value, refuse, { forEver: true })
-
-/** The same rule as a schema. */
-export const duration = (range: DurationRange = {}) =>
-  Schema.Union([Schema.Finite, Schema.String])
-    .annotate({ message: DURATION_RULE })
-    .check(
-      Schema.makeFilter((value: DurationInput) => {
-        const parsed = parse(value, range)
-        return Result.isSuccess(parsed) || parsed.failure
-      }),
-    )
-
-const isDurationInput = (value: unknown): value is DurationInput =>
-  typeof value === "number" || typeof value === "string"
-
-/** A duration of 0 or more, as an option of a function. */
-export const DurationOption = Schema.declare(isDurationInput, {
-  message: DURATION_RULE,
-}).check(
-  Schema.makeFilter((value) => {
-    const parsed = parse(value, {})
-    return Result.isSuccess(parsed) || parsed.failure
-  }),
-)
 
 /**
  * How long one attempt may take: seconds, or text such as `"5 minutes"`. A single duration is the hard limit; -1 is no
@@ -106,15 +74,6 @@ export type TimeLimit =
       /** After this time the attempt is over and fails with `TimeLimitExceeded`. Defaults to 30 minutes. */
       readonly hard?: DurationInput | undefined
     }
-
-export const TimeLimitField = Schema.Union([
-  Schema.Finite,
-  Schema.String,
-  Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
-]).annotate({
-  message: "must be a duration, or an object with soft and hard",
-  description: "Time limit of an attempt; a number or text is the hard limit, -1 means none",
-})
 
 /** Hard time limit of methods and tasks that set none, so that every run ends. */
 export const DEFAULT_HARD_MS = 30 * 60_000

@@ -3,8 +3,9 @@
  * the schemas by which all of them check an option.
  */
 import * as Schema from "effect/Schema"
-import { type DurationInput, duration, type TimeLimit, TimeLimitField, timeLimitOf } from "./duration.ts"
-import { filterOf } from "./refuse.ts"
+import { type DurationInput, type TimeLimit, timeLimitOf } from "./duration.ts"
+import { duration, TimeLimitField } from "./duration-field.ts"
+import { filterOf } from "./refusal.ts"
 import { RetryField, type RetryPolicy, retryHeader } from "./retry-policy.ts"
 
 const timeLimit: Schema.Codec<TimeLimit> = TimeLimitField.check(filterOf((given) => timeLimitOf(given)))

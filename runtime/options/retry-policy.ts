@@ -5,7 +5,8 @@
 import * as Schema from "effect/Schema"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import type { RepeatHeader, RetryHeader } from "../protocol/headers.ts"
-import { Duration, type DurationInput, milliseconds } from "./duration.ts"
+import { type DurationInput, milliseconds } from "./duration.ts"
+import { Duration } from "./duration-field.ts"
 import { whole } from "./fields.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 

@@ -7,6 +7,7 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { BOARD_NAME_RULE, isBoardName } from "./board-name.ts"
 import { isMap } from "./guards.ts"
 import { byteLength } from "./text.ts"
 
@@ -33,12 +34,8 @@ const invalid = (field: string, why: string): Result.Result<never, BoardRefusal>
 
 // ── What callers give ────────────────────────────────────────────────────────────────────────────────────────────────
 
-const BOARD_NAME = /^[A-Za-z0-9_-]{1,64}$/
-
 export const checkBoardName = (name: unknown): Result.Result<string, BoardRefusal> =>
-  typeof name === "string" && BOARD_NAME.test(name)
-    ? Result.succeed(name)
-    : invalid("board", `a name must be 1 to 64 letters, digits, "_" or "-"`)
+  isBoardName(name) ? Result.succeed(name) : invalid("board", BOARD_NAME_RULE)
 
 const MAX_OWNER_BYTES = 255
 

@@ -5,11 +5,11 @@
 import * as Result from "effect/Result"
 import type { CodecFailure } from "./codec/codec.ts"
 import { jsonCodec, ofJsonForm, renderJson } from "./codec/json.ts"
+import { Exact } from "./exact.ts"
 import { isDecodedMap, isPlainObject } from "./guards.ts"
 import type { JobError, JobRecord, Progress } from "./record.ts"
 import type { Task } from "./task.ts"
 import { formatTime } from "./time.ts"
-import { Exact } from "./value.ts"
 
 /** States of a task that has ended. */
 export const READY: ReadonlySet<string> = new Set(["SUCCESS", "FAILURE", "REVOKED"])

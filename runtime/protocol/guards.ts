@@ -17,3 +17,11 @@ export const isPlainObject = (value: unknown): value is Record<string, unknown> 
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === Object.prototype || prototype === null
 }
+
+/** Why a key is refused that is not safe. */
+export const unsafeKey = (key: string): string =>
+  `the key ${key} is refused, because it could change JavaScript's own objects`
+
+/** Whether an entry of a map is taken; `value.ts` says which are not. */
+export const isSafeEntry = (key: string, value: unknown): boolean =>
+  key !== "__proto__" && !(key === "constructor" && isObject(value) && Object.hasOwn(value, "prototype"))

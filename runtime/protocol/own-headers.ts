@@ -1,8 +1,9 @@
 /** The `callboard` header: what Callboard adds to Celery's protocol. */
+
+import { MAX_DURATION_MS } from "./duration.ts"
 import { isMap } from "./guards.ts"
 import { describe, HeaderProblem, isFiniteNumber, isTexts } from "./header-field.ts"
 import { isId, isTenant, MAX_ID_BYTES } from "./name.ts"
-import { MAX_DURATION_MS } from "./time.ts"
 
 /** Name of the header, whose value is a map. */
 export const OWN_HEADER = "callboard"

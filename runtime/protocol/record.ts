@@ -6,6 +6,7 @@
  * that a crash between two writes neither loses nor doubles a follow-up.
  */
 import * as Result from "effect/Result"
+import { decodeBase64, encodeBase64 } from "./exact.ts"
 import { isObject } from "./guards.ts"
 import {
   type BookHeader,
@@ -19,7 +20,6 @@ import { DEFAULT_PRIORITY, type Headers, type JobPosting, type Message, type Pro
 import type { MetaChange } from "./meta-patch.ts"
 import { isState, isTerminal, type State } from "./state.ts"
 import { byteLength } from "./text.ts"
-import { decodeBase64, encodeBase64 } from "./value.ts"
 
 /** One change of state of a job. Its event id is `<run>.<n>`. */
 export interface Transition {

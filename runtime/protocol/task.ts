@@ -2,6 +2,7 @@
  * A task, parsed from its headers: Celery's (protocol 2), Callboard's, and custom ones; and its address, the posting.
  */
 import * as Result from "effect/Result"
+import { MAX_DURATION_MS } from "./duration.ts"
 import { isMap } from "./guards.ts"
 import {
   count,
@@ -19,7 +20,6 @@ import {
 } from "./header-field.ts"
 import { DEFAULT_PRIORITY, FRONT_LEVEL, type Headers, type JobPosting, type Message } from "./message.ts"
 import { OWN_HEADER, type OwnHeaders, ownOf } from "./own-headers.ts"
-import { MAX_DURATION_MS } from "./time.ts"
 import { tracestateBeside } from "./trace-context.ts"
 
 /** A task by its headers. `null`: the sender did not set the header. */

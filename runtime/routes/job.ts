@@ -1,6 +1,5 @@
 /** Routes about one job, by its id. */
 import * as Schema from "effect/Schema"
-import { HANDLE } from "../jobs/handle.ts"
 import { JobLink, LinkRequest } from "../jobs/link.ts"
 import { JobTree, QueuePlace } from "../jobs/lists.ts"
 import { Forgotten, Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
@@ -134,8 +133,17 @@ export const JOB_ROUTES = {
     link: true,
     call: "cancel()",
     query: {
-      terminate: boolean(HANDLE.cancel.options.terminate),
-      release: boolean(HANDLE.cancel.options.release),
+      terminate: boolean(
+        Schema.Boolean.annotate({
+          description:
+            "Kill the process of an isolated handler, or of a worker that the job blocks; for other handlers only the signal fires",
+        }),
+      ),
+      release: boolean(
+        Schema.Boolean.annotate({
+          description: "Let the jobs that wait for it start without it, even if it was cancelled before",
+        }),
+      ),
       state: list(
         Schema.Array(StateSchema).check(Schema.isMinLength(1), Schema.isMaxLength(20)).annotate({
           description: "Only if it is in one of these states, separated by commas; otherwise `matches-differ`",
@@ -154,7 +162,14 @@ export const JOB_ROUTES = {
     scope: "operate",
     link: true,
     call: "retry()",
-    query: { from: text(HANDLE.retry.options.from) },
+    query: {
+      from: text(
+        Schema.Literal("start").annotate({
+          description:
+            "Discard the durable steps; if absent, the job continues after its completed steps, or continues to revert them",
+        }),
+      ),
+    },
     responses: [JOB],
     problems: ["job-exists", "gone", "unsupported"],
   },
@@ -188,7 +203,14 @@ export const JOB_ROUTES = {
       "A waiting job will not run. `job-exists` while it is running: cancel it first. Unless it has succeeded, a job that waits for it fails, or starts if it allows failures; with `dependents=true` such jobs are deleted first: while the response is 202, call again.",
     scope: "admin",
     call: "delete()",
-    query: { ...bounded, dependents: boolean(HANDLE.delete.options.dependents) },
+    query: {
+      ...bounded,
+      dependents: boolean(
+        Schema.Boolean.annotate({
+          description: "Also delete the jobs that wait for it, and the jobs that wait for those",
+        }),
+      ),
+    },
     responses: [{ status: 204, description: "Forgotten" }, partly(Forgotten)],
     problems: ["job-exists", "gone"],
   },

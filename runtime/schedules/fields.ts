@@ -4,7 +4,8 @@ import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { type ParsedSubmission, parseSubmission, SubmissionSchema } from "../jobs/submission/submission.ts"
 import { parserOf } from "../options/check.ts"
-import { Duration, milliseconds } from "../options/duration.ts"
+import { milliseconds } from "../options/duration.ts"
+import { Duration } from "../options/duration-field.ts"
 import { whole } from "../options/fields.ts"
 import { type Refuse, refuseInput, unknownOption } from "../options/refuse.ts"
 import { strictJson } from "../protocol/codec/json.ts"
@@ -86,20 +87,8 @@ export interface FieldRules {
   readonly jitterMs: number
 }
 
-const NAME = /^[A-Za-z0-9_$][A-Za-z0-9_.$-]*$/
-/** Most characters of a name: the id of a job is made of the name and the due time. */
-const MAX_NAME = 200
-
 /** Most bytes of a schedule as JSON: it is in the store twice while it is posted. */
 const MAX_BYTES = 256 * 1024
-
-export const checkScheduleName = (name: unknown, refuse: Refuse = refuseInput): string =>
-  typeof name === "string" && name.length <= MAX_NAME && NAME.test(name)
-    ? name
-    : refuse(
-        "name",
-        `must be 1 to ${MAX_NAME} letters, digits, "_", ".", "$" or "-", and must not start with "." or "-"`,
-      )
 
 const FIELDS = Object.keys(ScheduleFieldsSchema.fields)
 const parseFields = parserOf(ScheduleFieldsSchema, "a schedule", "schedule")

@@ -9,10 +9,10 @@ import { generateId } from "../id.ts"
 import { isSameTask } from "../jobs/same-task.ts"
 import type { ParsedSubmission } from "../jobs/submission/submission.ts"
 import { decodeEnvelope, encodeEnvelope } from "../protocol/envelope.ts"
+import { decodeBase64, encodeBase64 } from "../protocol/exact.ts"
 import { postingOf } from "../protocol/headers.ts"
 import { isUndecodable, type JobPosting } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { decodeBase64, encodeBase64 } from "../protocol/value.ts"
 import {
   collectDue,
   jobIdOf,

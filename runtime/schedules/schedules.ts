@@ -9,26 +9,17 @@ import type { State } from "../protocol/state.ts"
 import { changedTimes, dueAfterPause, newEntry, pausedEntry, posting, SCHEDULES, type ScheduleEntry } from "./entry.ts"
 import {
   changedFields,
-  checkScheduleName,
   parseScheduleFields,
   rulesOf,
   type ScheduleChanges,
   type ScheduleFields,
   submissionOf,
 } from "./fields.ts"
+import { checkScheduleName } from "./name.ts"
 import { type PostingParts, pendingOf, publish, stoodStill, write } from "./posting.ts"
+import { SCHEDULE_QUERY, type ScheduleQuery } from "./query.ts"
 import { Scheduler, type SchedulerOptions } from "./scheduler.ts"
 import { type ScheduleView, scheduleView, upcomingOf } from "./view.ts"
-
-/** Which schedules to list. */
-export interface ScheduleQuery {
-  /** Schedules on a page, 1–1,000. Defaults to 100. */
-  readonly limit?: number | undefined
-  /** `next` of the page before. */
-  readonly after?: string | undefined
-}
-
-export const SCHEDULE_QUERY = { limit: true, after: true } satisfies Record<keyof ScheduleQuery, true>
 
 export interface SchedulePage {
   readonly schedules: ReadonlyArray<ScheduleView>

@@ -2,7 +2,7 @@
  * The base class of all drivers, also of those without a connection. Calls after `close` fail with `closed`, subscriptions
  * end with their signal or with the driver, news and announcements go to their listeners, and queues are rotated.
  */
-import { decodeBase64, encodeBase64 } from "../protocol/value.ts"
+import { decodeBase64, encodeBase64 } from "../protocol/exact.ts"
 import { checkOperation, checkTopic } from "./checks.ts"
 import type { Capabilities, ConnectOptions, Delivery, Interest, News, TakeRequest } from "./driver.ts"
 import { explainUnknown, TransportError } from "./errors.ts"

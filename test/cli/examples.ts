@@ -10,6 +10,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url))
 export const examplePaths = {
   callboard: [join(root, "runtime/mod.ts")],
   "callboard/client": [join(root, "runtime/client/mod.ts")],
+  "callboard/http": [join(root, "runtime/client/http-mod.ts")],
   "callboard/testing": [join(root, "runtime/testing/mod.ts")],
   "callboard/conformance": [join(root, "test/kit/mod.ts")],
 }

@@ -1,7 +1,8 @@
 /** Commands about many jobs that may be ended before they are done: how long they go on, and how far they came. */
 import * as Schema from "effect/Schema"
 import { AnySignal } from "../../options/check.ts"
-import { type DurationInput, duration, milliseconds } from "../../options/duration.ts"
+import { type DurationInput, milliseconds } from "../../options/duration.ts"
+import { duration } from "../../options/duration-field.ts"
 
 /** When a command about many jobs ends that is not done. Without both it goes on until it is done. */
 export interface Bounds {

@@ -1,7 +1,8 @@
 /** Tasks that follow a task: callbacks, errbacks and the links of a chain, as they are given and as they travel. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { Duration, milliseconds, TimeLimitField, timeLimitOf } from "../../options/duration.ts"
+import { milliseconds, timeLimitOf } from "../../options/duration.ts"
+import { Duration, TimeLimitField } from "../../options/duration-field.ts"
 import { JobId, Json, Name, whole } from "../../options/fields.ts"
 import { refuseInput as refuse } from "../../options/refuse.ts"
 import { RetryField, retryHeader } from "../../options/retry-policy.ts"

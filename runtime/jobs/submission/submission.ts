@@ -3,15 +3,14 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../../errors.ts"
 import { decoderOf, type Given } from "../../options/check.ts"
-import { Duration, TimeLimitField } from "../../options/duration.ts"
+import { Duration, TimeLimitField } from "../../options/duration-field.ts"
 import { isName, JobId, Json, Name, Text, whole } from "../../options/fields.ts"
-import { refuseNonObject } from "../../options/refuse.ts"
+import { resultOf } from "../../options/refusal.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
-import { plainJson } from "../../protocol/codec/json.ts"
-import { isMap } from "../../protocol/guards.ts"
 import { MAX_PARENTS } from "../../protocol/headers.ts"
 import { ChordField } from "./chord.ts"
 import { FollowUps } from "./follow-ups.ts"
+import { isTask, noTask, withPlainFields } from "./plain-fields.ts"
 
 const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MAX_PARENTS))
 
@@ -132,45 +131,12 @@ const plainSubmission = (value: object): ParsedSubmission | undefined => {
   return "input" in value ? { task: value.task, input: value.input } : { task: value.task }
 }
 
-/** Fails with `invalid-input` for fields that are not an object. An input in their place, for example, would be lost. */
-export const checkFields = (fields: unknown): void => refuseNonObject(fields, "a task", "input")
-
-/** Fails with `invalid-input` for what is no list of tasks. */
-export const checkTasks = (tasks: unknown): void => {
-  if (!Array.isArray(tasks))
-    throw new CallboardError("invalid-input", "the tasks must be a list of objects, each with a `task`")
-}
-
-const isTask = <S>(value: S): value is S & object => isMap(value)
-
-const noTask = () => new CallboardError("invalid-input", "a task must be an object with at least a `task` field")
-
-/** The fields that travel, and are shown, as plain JSON. */
-const PLAIN_FIELDS = ["details", "meta", "headers"] as const
-
-/**
- * A submission with these fields as plain JSON holds them, from a transport as over HTTP. Fails with `invalid-input` where
- * that would not hold what they are, naming the place, and for what is no task.
- */
-export const withPlainFields = <S>(submission: S): Result.Result<S & object, CallboardError> => {
-  if (!isTask(submission)) return Result.fail(noTask())
-  let plain = submission
-  for (const field of PLAIN_FIELDS) {
-    const given: unknown = Reflect.get(submission, field)
-    if (given === undefined) continue
-    const text = plainJson(given, field)
-    if (Result.isFailure(text)) return Result.fail(new CallboardError("invalid-input", text.failure.message, { field }))
-    plain = { ...plain, [field]: JSON.parse(text.success) }
-  }
-  return Result.succeed(plain)
-}
-
 /** Checks the shape of a submission. Fails with `unsupported`, `unknown-field` or `invalid-input`, naming the field. */
 export const parseSubmission = (given: unknown): Result.Result<ParsedSubmission, CallboardError> => {
   if (!isTask(given)) return Result.fail(noTask())
   const plain = plainSubmission(given)
   if (plain !== undefined) return Result.succeed(plain)
-  const carried = withPlainFields(given)
+  const carried = resultOf(() => withPlainFields(given))
   if (Result.isFailure(carried)) return Result.fail(carried.failure)
   const decoded = decode(carried.success)
   if (Result.isSuccess(decoded)) return decoded

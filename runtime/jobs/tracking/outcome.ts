@@ -1,6 +1,5 @@
 /** The outcome of a job, from its record. */
 import { JobCancelled, JobExpired, JobFailed, ResultGone } from "../../errors.ts"
-import { ofJsonForm } from "../../protocol/codec/json.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 
@@ -33,10 +32,6 @@ export const outcomeOf = (
       }
   }
 }
-
-/** The outcome with the result as the handler returned it, for code. */
-export const outcomeInCode = (outcome: Outcome): Outcome =>
-  outcome.state === "succeeded" ? { state: "succeeded", result: ofJsonForm(outcome.result) } : outcome
 
 /**
  * The result of a job that succeeded. Throws `JobFailed`, `JobCancelled`, `JobExpired` or `ResultGone` for the other

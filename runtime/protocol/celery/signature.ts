@@ -3,13 +3,14 @@
  * wire, so that fields which are not known here travel on.
  */
 import * as Result from "effect/Result"
+import { MAX_DURATION_MS } from "../duration.ts"
 import { isDecodedMap } from "../guards.ts"
 import { HeaderProblem } from "../header-field.ts"
 import type { Headers } from "../message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../name.ts"
 import { OWN_HEADER, type OwnHeaders, ownOf } from "../own-headers.ts"
 import { newTask, type Task } from "../task.ts"
-import { MAX_DURATION_MS, parseTime } from "../time.ts"
+import { parseTime } from "../time.ts"
 
 /** A task to submit later. */
 export interface Signature {

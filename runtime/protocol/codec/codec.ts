@@ -37,6 +37,9 @@ export type Codecs = ReadonlyMap<string, Codec>
 /** Deepest nesting of lists and maps. Nested chains of Celery take three levels per step. */
 export const MAX_DEPTH = 500
 
+/** Python 3.11: integers of more digits are refused, because reading them takes time that grows with their square. */
+export const MAX_DIGITS = 4300
+
 /** A registry of codecs. Of two codecs for the same type the later one is used. */
 export const codecsOf = (...codecs: ReadonlyArray<Codec>): Codecs => {
   const byType = new Map<string, Codec>()

@@ -4,10 +4,7 @@
  * bare words, they are given to it as numbers. That costs more than plain parsing, so it is used only where that fails or
  * rounds. Everything else is as strict as RFC 8259; of a key that comes twice the last one counts.
  */
-import { MAX_DEPTH, tooDeep } from "./codec.ts"
-
-/** Python 3.11: integers of more digits are refused, because reading them takes time that grows with their square. */
-export const MAX_DIGITS = 4300
+import { MAX_DEPTH, MAX_DIGITS, tooDeep } from "./codec.ts"
 
 /** The beginning of a text, what opens or closes a list or map, or a bare word. */
 const NEXT = /"|[[\]{}]|-?Infinity|NaN/g

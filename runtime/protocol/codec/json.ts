@@ -8,21 +8,22 @@
  */
 
 import * as Result from "effect/Result"
-import { isObject, isPlainObject } from "../guards.ts"
+import { decodeBase64 } from "../exact.ts"
+import { isObject, isPlainObject, isSafeEntry, unsafeKey } from "../guards.ts"
 import { encoder, strictDecoder } from "../text.ts"
-import { dateText, decodeBase64, Exact, encodeBase64, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
+import { exact, exactDate } from "../value.ts"
 import {
   type Codec,
   type CodecFailure,
   MAX_DEPTH,
-  ownEntries,
+  MAX_DIGITS,
   readFailure,
   tooDeep,
-  Unserialisable,
   unserialisable,
   writeFailure,
 } from "./codec.ts"
-import { MAX_DIGITS, parseExactJson } from "./exact-json.ts"
+import { parseExactJson } from "./exact-json.ts"
+import { type Form, isPlainNumber, type NoJson, noJson, numberText, typed, write } from "./json-writer.ts"
 
 // ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,20 +149,6 @@ export const parseJson = (text: string): Result.Result<unknown, CodecFailure> =>
 
 // ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * `JSON.stringify` writes integers between 2⁵³ and 10²¹ without an exponent, and they would be read as exact integers
- * that they are not; of the others it loses what is not finite, and the sign of 0.
- */
-const isPlainNumber = (value: number): boolean =>
-  Number.isSafeInteger(value)
-    ? value !== 0 || !Object.is(value, -0)
-    : Number.isFinite(value) && (!Number.isInteger(value) || Math.abs(value) >= 1e21)
-
-const numberText = (value: number): string => {
-  if (Object.is(value, -0)) return "-0.0"
-  return isPlainNumber(value) || !Number.isFinite(value) ? String(value) : value.toExponential()
-}
-
 /** Whether a key is looked at when it is written. */
 const isSpecial = (key: string): boolean => key === "__type__" || key === "__proto__" || key === "constructor"
 
@@ -190,77 +177,6 @@ const isPlain = (value: unknown, depth: number): boolean => {
   return true
 }
 
-const typed = (type: string, value: unknown): string => JSON.stringify({ __type__: type, __value__: value })
-
-/** Python's `fromisoformat` before 3.11 knows microseconds, not more, and no `Z`. */
-const pythonTime = (text: string): string => text.replace(/(\.\d{6})\d+/, "$1").replace(/[zZ]$/, "+00:00")
-
-/** How numbers are written that strict JSON lacks: as Python's json does, or as typed values. */
-interface Numbers {
-  readonly number: (value: number) => string
-  readonly bigint: (value: bigint) => string
-}
-
-const PYTHON: Numbers = { number: numberText, bigint: String }
-
-const STRICT: Numbers = {
-  // JSON.stringify drops the sign of 0.
-  number: (value) => (Number.isFinite(value) ? JSON.stringify(value) : typed("float", String(value))),
-  bigint: (value) => (Number.isSafeInteger(Number(value)) ? String(value) : typed("int", String(value))),
-}
-
-const write = (value: unknown, depth: number, path: string, numbers: Numbers): string => {
-  switch (typeof value) {
-    case "string":
-    case "boolean":
-      return JSON.stringify(value)
-    case "undefined":
-      return "null"
-    case "number":
-      return numbers.number(value)
-    case "bigint":
-      if (String(value).length > MAX_DIGITS)
-        throw unserialisable(path, `is an integer of more than ${MAX_DIGITS} digits`)
-      return numbers.bigint(value)
-    case "object":
-      return value === null ? "null" : writeObject(value, depth, path, numbers)
-    default:
-      throw unserialisable(path, `is a ${typeof value}, which cannot be sent`)
-  }
-}
-
-const writeObject = (value: object, depth: number, path: string, numbers: Numbers): string => {
-  if (depth === 0) throw tooDeep(path)
-  if (Array.isArray(value)) {
-    // Array.from, because `map` passes over holes.
-    return `[${Array.from(value, (item: unknown, at) => write(item, depth - 1, `${path}[${at}]`, numbers)).join(",")}]`
-  }
-  if (value instanceof Date) {
-    const text = dateText(value)
-    if (text === "") throw unserialisable(path, "is an invalid date")
-    return typed("datetime", pythonTime(text))
-  }
-  if (value instanceof Exact) {
-    return typed(value.type, value.type === "uuid" ? { hex: value.text.replaceAll("-", "") } : value.text)
-  }
-  if (value instanceof Uint8Array) return typed("base64", encodeBase64(value))
-  if (value instanceof ArrayBuffer) return typed("base64", encodeBase64(new Uint8Array(value)))
-  if (ArrayBuffer.isView(value)) {
-    return typed("base64", encodeBase64(new Uint8Array(value.buffer, value.byteOffset, value.byteLength)))
-  }
-  if (value instanceof Set) return writeObject([...value], depth, path, numbers)
-  if (value instanceof Map) {
-    return writeEntries(
-      [...value].map(([key, item]): [string, unknown] => [keyText(key, path), item]),
-      depth,
-      path,
-      numbers,
-    )
-  }
-  if ("toJSON" in value && typeof value.toJSON === "function") return write(value.toJSON(""), depth - 1, path, numbers)
-  return writeEntries(ownEntries(value, path), depth, path, numbers)
-}
-
 /** The value of a map that is given in the form of a typed value, since its reader will take it for one. */
 const givenAsTyped = (type: unknown, value: unknown, path: string): unknown => {
   try {
@@ -271,30 +187,13 @@ const givenAsTyped = (type: unknown, value: unknown, path: string): unknown => {
   }
 }
 
-/** Python's json: numbers, booleans and null become text as keys; anything else fails at the sender. */
-const keyText = (key: unknown, path: string): string => {
-  if (typeof key === "string") return key
-  if (key === null || typeof key === "number" || typeof key === "boolean" || typeof key === "bigint") return String(key)
-  throw unserialisable(path, "has a key that is neither text nor a number")
-}
+const PYTHON: Form = { number: numberText, bigint: String, asTyped: givenAsTyped }
 
-const writeEntries = (
-  entries: ReadonlyArray<readonly [string, unknown]>,
-  depth: number,
-  path: string,
-  numbers: Numbers,
-): string => {
-  if (entries.length === 2) {
-    const { __type__: type, __value__: value } = Object.fromEntries(entries)
-    if (type !== undefined && value !== undefined) return write(givenAsTyped(type, value, path), depth, path, numbers)
-  }
-  const parts: Array<string> = []
-  for (const [key, item] of entries) {
-    if (item === undefined) continue
-    if (!isSafeEntry(key, item)) throw unserialisable(`${path}.${key}`, `cannot be sent: ${unsafeKey(key)}`)
-    parts.push(`${JSON.stringify(key)}:${write(item, depth - 1, `${path}.${key}`, numbers)}`)
-  }
-  return `{${parts.join(",")}}`
+const STRICT: Form = {
+  // JSON.stringify drops the sign of 0.
+  number: (value) => (Number.isFinite(value) ? JSON.stringify(value) : typed("float", String(value))),
+  bigint: (value) => (Number.isSafeInteger(Number(value)) ? String(value) : typed("int", String(value))),
+  asTyped: givenAsTyped,
 }
 
 /**
@@ -378,64 +277,6 @@ export const jsonForm = (value: unknown, name: string): Result.Result<unknown, N
   } catch (cause) {
     return Result.fail(noJson(cause, name))
   }
-}
-
-/** Why a value cannot be written as JSON. */
-export interface NoJson {
-  /** The name of the value, and the way from there, such as `result.items[3]`. */
-  readonly place: string
-  /** A sentence. */
-  readonly message: string
-}
-
-const noJson = (cause: unknown, name: string): NoJson => {
-  if (cause instanceof Unserialisable) return { place: cause.path, message: cause.message }
-  const isDeep = cause instanceof RangeError
-  return { place: name, message: isDeep ? cause.message : `${name} cannot be written as JSON: ${String(cause)}` }
-}
-
-/**
- * The text of `JSON.stringify`, for what is carried as plain JSON, such as meta data: a date is its text there, and nothing
- * is a typed value. Fails, naming the place, on what this text would not tell: numbers that are not finite, integers of
- * type `bigint`, bytes, and what {@link jsonForm} refuses or takes from the inside of an object, such as a `Map`.
- */
-export const plainJson = (value: unknown, name: string): Result.Result<string, NoJson> => {
-  try {
-    checkPlain(value, MAX_DEPTH, name)
-    return Result.succeed(JSON.stringify(value) ?? "null")
-  } catch (cause) {
-    return Result.fail(noJson(cause, name))
-  }
-}
-
-const checkPlain = (value: unknown, depth: number, path: string): void => {
-  switch (typeof value) {
-    case "string":
-    case "boolean":
-    case "undefined":
-      return
-    case "number":
-      if (Number.isFinite(value)) return
-      throw unserialisable(path, `is ${value}, which JSON lacks: send text`)
-    case "object":
-      break
-    default:
-      throw unserialisable(path, `is a ${typeof value}, which JSON lacks`)
-  }
-  if (value === null) return
-  if (depth === 0) throw tooDeep(path)
-  if (Array.isArray(value)) {
-    for (const [at, item] of value.entries()) checkPlain(item, depth - 1, `${path}[${at}]`)
-    return
-  }
-  if (value instanceof Date && dateText(value) === "") throw unserialisable(path, "is an invalid date")
-  if (ArrayBuffer.isView(value)) throw unserialisable(path, "holds bytes, which JSON lacks: send text, such as base64")
-  if ("toJSON" in value && typeof value.toJSON === "function") checkPlain(value.toJSON(""), depth - 1, path)
-  else
-    for (const [key, item] of ownEntries(value, path)) {
-      if (!isSafeEntry(key, item)) throw unserialisable(`${path}.${key}`, `cannot be sent: ${unsafeKey(key)}`)
-      checkPlain(item, depth - 1, `${path}.${key}`)
-    }
 }
 
 /** The value of a {@link jsonForm}, which is left as it is. A form that holds no typed value is its own value. */

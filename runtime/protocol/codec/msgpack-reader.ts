@@ -4,9 +4,10 @@
  * Throws a RangeError on values that are nested too deep, and a SyntaxError on all other malformed bytes.
  */
 import { ExtData } from "@msgpack/msgpack"
+import { EARLIEST_MS, ExactDate, LATEST_MS } from "../exact.ts"
+import { isSafeEntry, unsafeKey } from "../guards.ts"
 import { exactDecoder } from "../text.ts"
-import { EARLIEST_MS, formatTime, LATEST_MS } from "../time.ts"
-import { ExactDate, isSafeEntry, unsafeKey } from "../value.ts"
+import { formatTime } from "../time.ts"
 import { MAX_DEPTH, tooDeep } from "./codec.ts"
 
 /** Extension type of a timestamp. */

@@ -4,7 +4,8 @@
  */
 import { Encoder, ExtData, ExtensionCodec } from "@msgpack/msgpack"
 import * as Result from "effect/Result"
-import { dateText, Exact, isSafeEntry, unsafeKey } from "../value.ts"
+import { dateText, Exact } from "../exact.ts"
+import { isSafeEntry, unsafeKey } from "../guards.ts"
 import {
   type Codec,
   type CodecFailure,

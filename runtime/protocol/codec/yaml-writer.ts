@@ -2,8 +2,9 @@
  * Writes YAML that PyYAML 6 reads to the same meaning: one line of flow style, every text in double quotes, so that no
  * word can be taken for a number, a truth value or a date.
  */
-import { isObject } from "../guards.ts"
-import { dateText, Exact, encodeBase64, isSafeEntry, unsafeKey } from "../value.ts"
+
+import { dateText, Exact, encodeBase64 } from "../exact.ts"
+import { isObject, isSafeEntry, unsafeKey } from "../guards.ts"
 import { MAX_DEPTH, ownEntries, tooDeep, unserialisable } from "./codec.ts"
 
 /**

@@ -7,9 +7,10 @@
  */
 import * as Result from "effect/Result"
 import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
-import { isObject } from "../guards.ts"
+import { decodeBase64, Exact } from "../exact.ts"
+import { isObject, isSafeEntry, unsafeKey } from "../guards.ts"
 import { encoder, strictDecoder } from "../text.ts"
-import { decodeBase64, Exact, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
+import { exact, exactDate } from "../value.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH, readFailure, tooDeep, writeFailure } from "./codec.ts"
 import { writeYaml } from "./yaml-writer.ts"
 

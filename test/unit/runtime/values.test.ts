@@ -7,7 +7,8 @@ import { connectHttp } from "callboard/client"
 import { Result } from "effect"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
-import { Exact, exact, exactDate } from "../../../runtime/protocol/value.ts"
+import { Exact } from "../../../runtime/protocol/exact.ts"
+import { exact, exactDate } from "../../../runtime/protocol/value.ts"
 import { type Running, start, stopAll } from "./http/harness.ts"
 
 const WAIT = { timeout: 60 }

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest"
 import { CallboardError } from "../../../../runtime/errors.ts"
 import { checkTimeLimit, milliseconds, timeLimitOf, timeToLive } from "../../../../runtime/options/duration.ts"
 import { wholeNumber } from "../../../../runtime/options/fields.ts"
-import { resultOf } from "../../../../runtime/options/refuse.ts"
+import { resultOf } from "../../../../runtime/options/refusal.ts"
 
 const refused = (message: string | RegExp) => expect.objectContaining({ message: expect.stringMatching(message) })
 

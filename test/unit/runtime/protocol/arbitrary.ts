@@ -1,7 +1,7 @@
 /** Arbitrary values for property tests, one generator per codec. */
 import fc from "fast-check"
+import { Exact, ExactDate } from "../../../../runtime/protocol/exact.ts"
 import { formatTime } from "../../../../runtime/protocol/time.ts"
-import { Exact, ExactDate } from "../../../../runtime/protocol/value.ts"
 
 const keys = fc
   .string({ unit: "grapheme" })

@@ -1,6 +1,7 @@
 import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
+import { EARLIEST_MS, LATEST_MS } from "../../../../runtime/protocol/exact.ts"
 import {
   isReservedHeader,
   newTask,
@@ -10,7 +11,6 @@ import {
   type Task,
 } from "../../../../runtime/protocol/headers.ts"
 import { DEFAULT_PRIORITY, FRONT_LEVEL, type Headers, type Message } from "../../../../runtime/protocol/message.ts"
-import { EARLIEST_MS, LATEST_MS } from "../../../../runtime/protocol/time.ts"
 
 const parsed = (headers: Headers): Task => Result.getOrThrow(parseTask({ headers }))
 

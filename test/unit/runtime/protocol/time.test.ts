@@ -1,12 +1,11 @@
 import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
+import { MAX_DURATION_MS } from "../../../../runtime/protocol/duration.ts"
+import { EARLIEST_MS, LATEST_MS } from "../../../../runtime/protocol/exact.ts"
 import {
-  EARLIEST_MS,
   formatTime,
   isExpired,
-  LATEST_MS,
-  MAX_DURATION_MS,
   parseDuration,
   parseMoment,
   parseTime,

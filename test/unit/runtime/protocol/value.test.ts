@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer"
 import fc from "fast-check"
 import { expect, test } from "vitest"
-import { decodeBase64, encodeBase64 } from "../../../../runtime/protocol/value.ts"
+import { decodeBase64, encodeBase64 } from "../../../../runtime/protocol/exact.ts"
 
 test("bytes read back, also many of them", () => {
   const readsBack = (bytes: Uint8Array) => Buffer.compare(decodeBase64(encodeBase64(bytes)), bytes) === 0

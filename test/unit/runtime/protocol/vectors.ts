@@ -3,8 +3,8 @@
  */
 import { readFileSync } from "node:fs"
 import { ExtData } from "@msgpack/msgpack"
+import { Exact, ExactDate, encodeBase64 } from "../../../../runtime/protocol/exact.ts"
 import type { Message } from "../../../../runtime/protocol/message.ts"
-import { Exact, ExactDate, encodeBase64 } from "../../../../runtime/protocol/value.ts"
 
 export type Fields = Readonly<Record<string, unknown>>
 

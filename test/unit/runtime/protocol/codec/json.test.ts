@@ -5,7 +5,7 @@ import { parseExactJson } from "../../../../../runtime/protocol/codec/exact-json
 import { jsonCodec, parseJson, renderJson } from "../../../../../runtime/protocol/codec/json.ts"
 import { msgpackCodec } from "../../../../../runtime/protocol/codec/msgpack.ts"
 import { yamlCodec } from "../../../../../runtime/protocol/codec/yaml.ts"
-import { Exact, ExactDate } from "../../../../../runtime/protocol/value.ts"
+import { Exact, ExactDate } from "../../../../../runtime/protocol/exact.ts"
 import { anyValue } from "../arbitrary.ts"
 import { canonical } from "../vectors.ts"
 

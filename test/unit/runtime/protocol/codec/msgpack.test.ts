@@ -3,7 +3,7 @@ import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { msgpackCodec } from "../../../../../runtime/protocol/codec/msgpack.ts"
-import { Exact, ExactDate } from "../../../../../runtime/protocol/value.ts"
+import { Exact, ExactDate } from "../../../../../runtime/protocol/exact.ts"
 import { jsonish } from "../arbitrary.ts"
 import { canonical } from "../vectors.ts"
 

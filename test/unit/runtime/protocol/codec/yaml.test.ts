@@ -3,7 +3,7 @@ import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { parse } from "yaml"
 import { MAX_YAML_BYTES, yamlCodec } from "../../../../../runtime/protocol/codec/yaml.ts"
-import { Exact, ExactDate } from "../../../../../runtime/protocol/value.ts"
+import { Exact, ExactDate } from "../../../../../runtime/protocol/exact.ts"
 import { yamlish } from "../arbitrary.ts"
 import { canonical } from "../vectors.ts"
 
