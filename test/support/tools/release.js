@@ -25,7 +25,7 @@ const { values: options } = parseArgs({
 
 /** @param {string} path from the root of the checkout, where npm starts its scripts */
 const read = (path) => readFileSync(path, "utf8")
-const { name, version, exports: entryPoints } = JSON.parse(read("package.json"))
+const { name, version } = JSON.parse(read("package.json"))
 const tag = options.tag ?? `v${version}`
 
 /** @param {string} line */
@@ -106,7 +106,6 @@ function toNpm(tarball) {
  * @param {string} tarball @param {string} folder @returns {readonly string[]} faults
  */
 function toJsr(tarball, folder) {
-  if (!("./http" in entryPoints)) return []
   const unpacked = run("tar", ["-xzf", tarball, "-C", folder])
   if (unpacked.length > 0) return unpacked
   const target = join(folder, "jsr")
