@@ -55,7 +55,7 @@ export const followQueues = async (options: QueueFollowerOptions): Promise<void>
     connection,
     prefix: QUEUE_LIMITS.prefix,
     decode: (value) => QUEUE_LIMITS.decode(value)?.maxInFlight,
-    onChange: () =>
+    onChange: (): void =>
       onLimits(new Map([...limits.entries].map(([key, max]) => [key.slice(QUEUE_LIMITS.prefix.length), max]))),
     log,
     signal,
