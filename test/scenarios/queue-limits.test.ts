@@ -203,6 +203,21 @@ onEveryBoard((newBoard, transport) => {
     await eventually(() => count("q") === 41, { message: "those behind the others have run" })
   })
 
+  test("a limit that is set again is shared with a worker that comes later", async () => {
+    const board = newBoard()
+    const [first, second] = [watched(), watched()]
+    const { client } = await start([first.work], { transport: board, concurrency: 2, queues: ["q"] })
+    await client.limitQueue("q", { maxInFlight: 5 })
+    await client.limitQueue("q", { maxInFlight: null })
+    await submit(client, "q", 400, { ms: 10 })
+    await eventually(() => first.running("q") === 2, { message: "it runs without a limit" })
+    await client.limitQueue("q", { maxInFlight: 2 })
+    await start([second.work], { transport: board, concurrency: 2, queues: ["q"] })
+    await eventually(() => first.count("q") + second.count("q") === 400, { deadline: 20_000, message: "all have run" })
+    // Not only once the first worker has run all that it had.
+    expect(second.begun[0]?.at).toBeLessThan(first.begun[300]?.at ?? Number.POSITIVE_INFINITY)
+  })
+
   test("the limit of a queue holds while a worker dies, and its places come back", async () => {
     const { work, begun, max, count } = watched()
     const name = generateId()

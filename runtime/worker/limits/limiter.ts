@@ -440,6 +440,8 @@ export class Limiter {
   }
 
   #queuePermits(queue: string, concurrency: number): SharedPermits {
+    // Also without a limit, since one may be set while these permits are there.
+    this.#listen()
     return this.#permitsOf(queueLimitKey(queue), { concurrency })
   }
 
