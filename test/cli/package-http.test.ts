@@ -2,10 +2,14 @@
 import { spawnSync } from "node:child_process"
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
+import { fileURLToPath } from "node:url"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest"
-import { temporaryFolder } from "../support/servers/process.ts"
+import { serveHttp, TOKEN, TOLD } from "../support/http-service.ts"
+import { spawnProcess, temporaryFolder } from "../support/servers/process.ts"
+import { findDeno } from "../support/tools/deno.js"
+import { findNode, OLDEST_NODE } from "../support/tools/node.js"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -47,4 +51,44 @@ describe.each([
     expect(inputs.length).toBeGreaterThan(20)
     expect(text).not.toMatch(/node:|\bBuffer\b|\bprocess\b/)
   })
+})
+
+test.each(["callboard", "callboard/client"])("%s in a page says at build time what to import instead", async (name) => {
+  const failed = bundled(`import { connect } from ${JSON.stringify(name)}\nconnect("nats://localhost")`)
+  await expect(failed).rejects.toThrow(/No matching export in "\S+\/use-callboard-http-in-browsers\.js"/)
+})
+
+/** The runtimes by name, each with the arguments that precede the program. */
+const runtimes: ReadonlyArray<readonly [name: string, command: () => ReadonlyArray<string>]> = [
+  ["Node 20", () => [findNode(OLDEST_NODE)]],
+  ["Node 24", () => [findNode()]],
+  ["Bun", () => [process.execPath]],
+  ["Deno, which may only use the net", () => [findDeno(), "run", "--allow-net", "--no-config"]],
+]
+
+test.each(runtimes)("an application does the same on %s", async (_name, command) => {
+  const service = await serveHttp()
+  try {
+    const program = join(folder.path, "program.mjs")
+    await build({
+      stdin: {
+        contents: `import { useHttp } from ${JSON.stringify(fileURLToPath(new URL("../fixtures/http-program.ts", import.meta.url)))}
+          console.log("told " + JSON.stringify(await useHttp(${JSON.stringify(service.url)}, ${JSON.stringify(TOKEN)})))`,
+        resolveDir: folder.path,
+      },
+      // The program lies in this repository, and uses the package.
+      alias: { "callboard/http": join(folder.path, "node_modules/callboard/dist/runtime/client/http-mod.js") },
+      bundle: true,
+      format: "esm",
+      platform: "browser",
+      outfile: program,
+      logLevel: "silent",
+    })
+    const [runtime = "", ...given] = command()
+    await using run = spawnProcess(runtime, [...given, program])
+    const [, told = ""] = await run.waitForLine(/^told (.*)$/)
+    expect(JSON.parse(told)).toEqual(TOLD)
+  } finally {
+    await service.stop({ now: true })
+  }
 })
