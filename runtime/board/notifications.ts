@@ -2,6 +2,7 @@
  * Notifications of boards: `POSTED` and `REMOVAL`, announced to all processes that listen, the own one too. Best effort, as
  * every announcement: a call that waits for a job also looks by itself once a second.
  */
+import { deferred } from "../async/deferred.ts"
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
 import { refuseInput } from "../options/refuse.ts"
@@ -129,7 +130,7 @@ export class BoardNotifications {
   async wait(since: number, ms: number, more: ReadonlyArray<AbortSignal> = []): Promise<void> {
     const signals = [this.#signal, ...more]
     if (this.#heardCount > since || signals.some(({ aborted }) => aborted)) return
-    const { promise, resolve } = Promise.withResolvers<void>()
+    const { promise, resolve } = deferred<void>()
     this.#waiters.add(resolve)
     const wake = () => resolve()
     for (const signal of signals) signal.addEventListener("abort", wake)

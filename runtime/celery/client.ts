@@ -5,6 +5,7 @@
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { deferred } from "../async/deferred.ts"
 import { openCeleryMessages } from "../connection/celery.ts"
 import { JobCancelled, JobExpired, JobFailed, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
@@ -258,7 +259,7 @@ export class CeleryClient implements AsyncDisposable {
 
   async #ended(id: string, waitMs: number): Promise<ResultMeta> {
     const stop = new AbortController()
-    const { promise, resolve, reject } = Promise.withResolvers<ResultMeta>()
+    const { promise, resolve, reject } = deferred<ResultMeta>()
     const received = (meta: ResultMeta | undefined): void => {
       if (meta !== undefined && READY.has(meta.status)) resolve(meta)
     }

@@ -1,5 +1,6 @@
 /** Sends commands of Celery's remote control, and collects the replies of the workers. */
 import * as Result from "effect/Result"
+import { deferred } from "../async/deferred.ts"
 import { refuseInput } from "../options/refuse.ts"
 import {
   type ControlReply,
@@ -52,7 +53,7 @@ export class CeleryCommands {
     })
     const ticket = crypto.randomUUID()
     const replies: Array<ControlReply> = []
-    const { promise, resolve } = Promise.withResolvers<void>()
+    const { promise, resolve } = deferred<void>()
     const timer = setTimeout(resolve, waitMs)
     this.#asked.set(ticket, (reply) => {
       replies.push(reply)

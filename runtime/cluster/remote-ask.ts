@@ -3,6 +3,7 @@
  * time.
  */
 import * as Result from "effect/Result"
+import { deferred } from "../async/deferred.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
@@ -60,7 +61,7 @@ export const askWorkers = async (
   )
   if (asked.length === 0) return []
   const answers = new Map<string, Reply>()
-  const all = Promise.withResolvers<void>()
+  const all = deferred<void>()
   const stop = new AbortController()
   const reply = `reply.${generateId()}`
   try {

@@ -1,5 +1,6 @@
 /** Follows all store entries below one prefix; a mirror keeps them as a map in this process. */
 
+import { deferred } from "../async/deferred.ts"
 import { allEntries } from "../async/store-entry.ts"
 import type { Log } from "../log/log.ts"
 import { watchStore } from "../transport/job-store/watch-store.ts"
@@ -26,7 +27,7 @@ const MAX_WAIT_MS = 10_000
  */
 export class StoreWatch {
   readonly #options: StoreWatchOptions
-  readonly #ready = Promise.withResolvers<void>()
+  readonly #ready = deferred<void>()
   #watches = false
   /** True while a change may have been missed since the last reading. */
   #stale = false

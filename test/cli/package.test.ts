@@ -270,11 +270,12 @@ await serve({ transport: "${server.url}", actors: [text], http: { port: ${port},
 import { connect } from "callboard/client"
 const client = await connect("${server.url}")
 const [job] = await client.actor("text").shout.submitMany([{ text: process.version }])
-console.log(await job.result({ timeout: "10 seconds" }), (await job.find()).state)
+console.log(await job.result({ timeout: "10 seconds" }), (await job.find()).state, (await client.control("stats")).length)
+await client.pause("other")
 await client.close()
 `
   writeFileSync(join(project, "submit.mjs"), submit)
-  for (const { old, node } of nodes) expect(await run(node, ["submit.mjs"])).toBe(`V${old} succeeded\n`)
+  for (const { old, node } of nodes) expect(await run(node, ["submit.mjs"])).toBe(`V${old} succeeded 1\n`)
   const posting = `
 import { connectHttp } from "callboard/client"
 const client = connectHttp("http://127.0.0.1:${port}", { token: "secret" })

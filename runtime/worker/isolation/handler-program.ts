@@ -6,6 +6,7 @@
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { isActor } from "../../actor/actor.ts"
 import { acquire, type Resources } from "../../actor/resources.ts"
+import { deferred } from "../../async/deferred.ts"
 import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { LogLevel } from "../../log/choices.ts"
@@ -17,7 +18,7 @@ import { type ProcessMessage, type ProcessRequest, parseProcessRequest, sendOver
 import { watchParent } from "./parent-watch.ts"
 
 /** The actors with which the program calls serve(). */
-const served = Promise.withResolvers<ReadonlyArray<ActorDefinition>>()
+const served = deferred<ReadonlyArray<ActorDefinition>>()
 
 const servedActor = async (name: string): Promise<ActorDefinition> => {
   const found = (await served.promise).find((actor) => actor.name === name)
