@@ -34,7 +34,7 @@ const sends =
   async (response: ServerResponse) => {
     response.writeHead(200, { "content-type": "text/event-stream" })
     for (const part of parts) {
-      response.write(part)
+      await new Promise((written) => response.write(part, written))
       await new Promise((resolve) => setTimeout(resolve, 5))
     }
     // A connection that is reset can lose what was sent before, so it is closed in the middle of the body instead.
