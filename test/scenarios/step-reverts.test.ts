@@ -30,6 +30,21 @@ describe("reverting", () => {
     await job.step("last", () => last(job), reverting("last"))
   }
 
+  test("a change of the metadata from outside stays that comes before the first step with a revert", async () => {
+    const gate = Promise.withResolvers<void>()
+    const run = async (_input: unknown, job: Job) => {
+      await gate.promise
+      await job.step("a", () => 1, { revert: () => undefined })
+    }
+    const { client } = await start([actor("scene", { methods: { run } })])
+    const job = await client.submit("scene", { meta: { a: 1 } })
+    await eventually(async () => (await job.find()).state === "started")
+    await job.patchMeta({ b: 2 })
+    gate.resolve()
+    await job.result(WAIT)
+    expect((await job.find()).meta).toEqual({ a: 1, b: 2 })
+  })
+
   test("a job that fails for good reverts its steps, the last one first, and keeps its error", async () => {
     const log: Array<string> = []
     const { view } = await runOnce(

@@ -76,6 +76,8 @@ export const claim = async (
     if (committed.status === "failed") return committed
     if (committed.status === "committed") {
       revisions.set(token, committed.revision)
+      // The handler runs already, and does not know of the change: the outcome takes it over.
+      if (start.reverts && stored?.metaChange !== undefined) revisions.setChange(token, stored.metaChange)
       return { status: "started", ...(stored === undefined ? {} : { record: stored }) }
     }
     unread = true
