@@ -58,7 +58,7 @@ const Version = Schema.String.check(
   Schema.makeFilter((value: string) => (value.length >= 1 && value.length <= 100) || "must have 1 to 100 characters"),
 )
 
-/** Shortest secret that nobody finds by trying: 32 hexadecimal characters have 128 bits. */
+/** Shortest secret that cannot be guessed: 32 hexadecimal characters have 128 bits. */
 const LinkSecret = Schema.String.check(
   Schema.makeFilter((value: string) => value.length >= 32 || "must have 32 characters or more"),
 )

@@ -1,6 +1,6 @@
 /**
  * Links to one job: tokens of the form `cbl1.<payload>.<mac>`, where the payload is JSON in base64url, and the MAC is the
- * HMAC-SHA-256 of the text before its dot. Nothing is stored: who has the secret can make a link and check one. `cbl1` names
+ * HMAC-SHA-256 of the text before its dot. Nothing is stored: a process with the secret can make a link and check one. `cbl1` names
  * the algorithm and the form of the payload, so that a token cannot choose either.
  */
 import { createHmac, timingSafeEqual } from "node:crypto"
