@@ -59,7 +59,7 @@ export class ActiveDelivery {
   isLong = false
   /** Why the delivery was ended from outside, also before its handler ran. The first reason stays. */
   stop: StopReason | undefined
-  /** The fiber of its run, once that has begun. Only the wait for the handler can be interrupted. */
+  /** The fiber of its run, once that has begun. Only the wait for the user's code can be interrupted. */
   fiber: Fiber.Fiber<unknown, unknown> | undefined
   /** Whether the job was cancelled while this worker had it, and its steps are to be reverted. */
   isToRevert = false

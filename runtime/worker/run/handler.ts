@@ -35,7 +35,7 @@ export interface AttemptedJob extends Job {
   useSteps(): StepEngine
 }
 
-/** Calls the handler. Only this can be interrupted. It fails with what the handler threw. */
+/** Calls the handler. It can be interrupted. It fails with what the handler threw. */
 export const callHandler = (run: AttemptedRun, input: unknown, job: AttemptedJob): Effect.Effect<unknown, unknown> =>
   invoke(run, job, () => run.method.run(input, job))
 
@@ -70,7 +70,9 @@ const ended = (run: AttemptedRun, exit: CallExit, job: AttemptedJob): Effect.Eff
 const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.Effect<unknown, unknown> => {
   const { output } = run.method
   if (output === undefined) return kept(run, value, job)
-  return Effect.flatMapEager(validate(output, value), (checked) =>
+  const checking = validate(output, value)
+  // A schema may be asynchronous, and wait for ever.
+  return Effect.flatMapEager(Exit.isExit(checking) ? checking : Effect.interruptible(checking), (checked) =>
     Result.isSuccess(checked)
       ? kept(run, checked.success, job)
       : failed(run, Cause.fail(invalidResult(checked.failure)), job),

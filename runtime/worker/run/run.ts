@@ -1,6 +1,6 @@
 /**
  * Takes one delivery from the buffer to its settlement, in a fiber of its own: prepare → ack early, if the method asks for it →
- * call the handler → decide → settle. Only the wait for the handler can be interrupted: what ends a delivery from outside sets
+ * call the handler → decide → settle. Only the wait for the user's code can be interrupted: what ends a delivery from outside sets
  * `delivery.stop` and interrupts the fiber.
  */
 
@@ -67,7 +67,7 @@ export const startRun = (worker: RunParts, active: ActiveDelivery, given?: ReadD
   if (active.stop !== undefined) active.leave()
 }
 
-/** Its exit is that of the handler. What follows the handler cannot be interrupted. */
+/** Its exit is that of the handler. What follows the handler is interrupted only while it waits for the user's code. */
 const runDelivery = (
   worker: RunParts,
   active: ActiveDelivery,

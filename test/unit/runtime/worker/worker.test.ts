@@ -623,3 +623,26 @@ describe("stopping", () => {
     expect(await client.job(job.id).result(WAIT)).toBe("done")
   })
 })
+
+describe("an output schema that never answers", () => {
+  const output = {
+    "~standard": { version: 1, vendor: "test", validate: () => new Promise<never>(() => undefined) },
+  } as const
+  const endless = actor("endless", { methods: { run: { output, retry: false, run: () => "done" } } })
+
+  test("is ended by the time limit", async () => {
+    const { client, worker } = await start([endless])
+    const job = await client.submit("endless", { timeLimit: 0.2 })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "timeout" } })
+    await eventually(() => worker?.load.inFlight === 0, { message: "its slot is free" })
+  })
+
+  test("is ended by a cancellation", async () => {
+    const { client, worker } = await start([endless])
+    const job = await client.submit("endless")
+    await eventually(async () => (await job.find()).state === "started", { message: "it runs" })
+    await job.cancel()
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    await eventually(() => worker?.load.inFlight === 0, { message: "its slot is free" })
+  })
+})
