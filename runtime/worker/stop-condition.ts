@@ -25,7 +25,6 @@ export interface StopConditionOptions {
   readonly onStop: (reason: StopReason) => void
 }
 
-/** Longest delay of a timer; with a longer one it would fire at once. */
 export class StopCondition {
   readonly #options: StopConditionOptions
   #idle: ReturnType<typeof setTimeout> | undefined

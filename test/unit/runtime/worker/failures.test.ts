@@ -35,6 +35,27 @@ describe("failure handlers", () => {
     expect(await seen.promise).toBe("failed")
   })
 
+  test("one that answers false keeps the following ones from being called", async () => {
+    const heard: Array<string> = []
+    const last = Promise.withResolvers<void>()
+    const { client } = await start([failing], {
+      onFailure: [
+        ({ job }) => {
+          heard.push(`first ${job.id}`)
+          return job.id === "a" ? false : undefined
+        },
+        ({ job }) => {
+          heard.push(`second ${job.id}`)
+          last.resolve()
+        },
+      ],
+    })
+    await (await client.submit("failing", { input: { user: "u" }, id: "a" })).outcome({ timeout: 60 })
+    await client.submit("failing", { input: { user: "u" }, id: "b" })
+    await last.promise
+    expect(heard).toEqual(["first a", "first b", "second b"])
+  })
+
   test("hear of each failed attempt, and whether another follows", async () => {
     const heard: Array<boolean> = []
     const { client } = await start([failing], { onFailure: [({ willRetry }) => void heard.push(willRetry)] })

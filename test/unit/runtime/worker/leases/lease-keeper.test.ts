@@ -3,6 +3,8 @@ import { connect } from "callboard"
 import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
+import { collectLog } from "../../../../../runtime/testing/log.ts"
+import { TransportError } from "../../../../../runtime/transport/errors.ts"
 import type { Jobs } from "../../../../../runtime/transport/job-store/transport.ts"
 import { ActiveDelivery, HeldDeliveries } from "../../../../../runtime/worker/active-delivery.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
@@ -156,4 +158,32 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
   } finally {
     keeper.stop()
   }
+})
+
+test("an outage in which the leases cannot be extended is one line of the log, and the next one is another", async () => {
+  const { jobs, held } = await holding()
+  const { log, lines } = collectLog()
+  const state = { isAway: true, tries: 0 }
+  const unsteady: Jobs = Object.assign(Object.create(jobs), {
+    extend: async (tokens: ReadonlyArray<string>) => {
+      state.tries++
+      if (state.isAway) throw new TransportError("unavailable", "away")
+      return jobs.extend(tokens)
+    },
+  })
+  const tried = (count: number) => {
+    const before = state.tries
+    return eventually(() => state.tries >= before + count, { message: `${count} more tries` })
+  }
+  const keeper = keepLeases({ ...keeping, jobs: unsteady, held, log })
+  try {
+    await tried(3)
+    state.isAway = false
+    await tried(2)
+    state.isAway = true
+    await tried(3)
+  } finally {
+    keeper.stop()
+  }
+  expect(lines.map(({ message }) => message)).toEqual(Array(2).fill("leases could not be extended"))
 })
