@@ -379,7 +379,10 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
     const pending = active.run?.pending
     if (pending === undefined) active.release()
     else {
-      const release = () => active.release()
+      const release = (): void => {
+        active.release()
+        this.pump()
+      }
       void pending.then(release, release)
       // At a hand-back the signal of the handler fired only just now, so there is nothing to warn about.
       if (active.run?.stop !== "hand-back")

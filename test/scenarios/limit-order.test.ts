@@ -196,6 +196,34 @@ onEveryBoard((newBoard, transport) => {
     }, 240_000)
   })
 
+  describe("the slot of a handler that ignores its signal", () => {
+    test("stays taken while its worker stops, until the handler has ended", async () => {
+      const { single, letGo, has, names, max } = stage()
+      // A worker with a short lease is dead for the others once its entry is gone.
+      const board = newBoard({ lease: 2 })
+      const stopping = await start([single], { transport: board, grace: "50ms" })
+      const client = await clientOf(board)
+      const job = await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      const other = await start([single], { transport: board })
+      const stopped = stopping.stop()
+      await eventually(async () => (await job.find()).state === "queued", { message: "its job is handed back" })
+      await submit(client, "second")
+      await allWait([other], 2)
+      // Longer than the rest of its stop takes, and than the other worker takes to ask again.
+      await sleep(1_200)
+      expect(names()).toEqual(["first"])
+      letGo("first")
+      await stopped
+      const bothRan = () => {
+        letGo("first")
+        return names().length === 3
+      }
+      await eventually(bothRan, { message: "both have run on the other worker" })
+      expect(max()).toBe(1)
+    })
+  })
+
   if (transport !== "memory") return
 
   describe("on a board with faults", () => {

@@ -37,6 +37,13 @@ const watched = () => {
       run: { retry: { max: 1, interval: ["20s"] }, run },
       single: { limit: { concurrency: 1, key: ({ tenant }: Work) => tenant ?? "none" }, run },
       rare: { rate: "1/h", run },
+      heldTenant: {
+        limit: { concurrency: 1, key: ({ tenant }: Work) => tenant ?? "none" },
+        run: async (_: Work, { queue }: { readonly queue: string }) => {
+          begun.push({ queue, name: 0, at: performance.now() })
+          await held
+        },
+      },
       hold: async (_: Work, { queue }: { readonly queue: string }) => {
         begun.push({ queue, name: 0, at: performance.now() })
         await held
@@ -184,6 +191,34 @@ onEveryBoard((newBoard, transport) => {
   })
 
   if (transport !== "memory") return
+
+  test("a queue behind several full ones goes on at once", async () => {
+    const board = newBoard()
+    const { work, count, begun } = watched()
+    const client = await clientOf(board)
+    const full = ["a", "b", "c", "d"]
+    for (const queue of full) {
+      await client.limitQueue(queue, { maxInFlight: 1 })
+      await submit(client, queue, 1_000, { ms: 300 })
+    }
+    await submit(client, "behind", 1)
+    await start([work], { transport: board, concurrency: 10, queues: [...full, "behind"], order: "strict" })
+    await eventually(() => count("behind") === 1, { message: "the queue behind them has started" })
+    // In 300 ms each full queue starts one.
+    expect(begun.length).toBeLessThan(20)
+  })
+
+  test("tenants have a limit each, whatever their names", async () => {
+    const board = newBoard()
+    const { work, begun, release } = watched()
+    const { client } = await start([work], { transport: board, concurrency: 8, queues: ["q", "other"] })
+    await client.limitQueue("q", { maxInFlight: 5 })
+    await submit(client, "q", 1, { tenant: "x" }, "work.heldTenant")
+    await eventually(() => begun.length === 1, { message: "the first runs" })
+    await submit(client, "other", 1, { tenant: "x limit//q" }, "work.heldTenant")
+    await eventually(() => begun.length === 2, { message: "the other tenant runs beside it" })
+    release()
+  })
 
   test("a queue is pulled again once its tasks that wait here wait for their method", async () => {
     const board = newBoard()

@@ -97,6 +97,10 @@ export class Limit implements LimitView<ActiveDelivery> {
     return this.#options.key
   }
 
+  get limitKey(): string {
+    return this.#options.limitKey
+  }
+
   get inQueue(): QueueLimit | undefined {
     return this.#options.inQueue
   }

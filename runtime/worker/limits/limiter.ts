@@ -79,7 +79,7 @@ const CLOSE_MS = 2_000
 const MAX_TICKED = 50
 /**
  * Parts of the limit capacity: once so many tasks wait for the limit of their queue no more are pulled of it, and there is room
- * again below the other part. What waits then lasts for the time of a pull.
+ * again below the other part. What waits then lasts for the time of a pull. Full queues share the capacity.
  */
 const FULL = 0.75
 const ROOM = 0.2
@@ -134,7 +134,7 @@ export class Limiter {
     const local = rate === null ? null : { rate, tat: undefined }
     this.#local.set(name, local)
     for (const limit of this.#limits.values())
-      if (limit.key.startsWith(limitKey(name, ""))) limit.local = local ?? undefined
+      if (limit.limitKey.startsWith(limitKey(name, ""))) limit.local = local ?? undefined
     this.#options.deliveries.pump()
   }
 
@@ -309,7 +309,8 @@ export class Limiter {
     let waiting = 0
     for (const each of this.#shared.get(queueLimitKey(queue))?.limits ?? []) waiting += each.countInQueue(now)
     const wasFull = this.#full.has(queue)
-    const isFull = waiting >= (wasFull ? ROOM : FULL) * limitCapacityOf(this.#options.buffer.state)
+    const others = this.#full.size - (wasFull ? 1 : 0)
+    const isFull = waiting >= ((wasFull ? ROOM : FULL) * limitCapacityOf(this.#options.buffer.state)) / (1 + others)
     if (isFull === wasFull) return
     if (isFull) this.#full.add(queue)
     else this.#full.delete(queue)
@@ -385,7 +386,8 @@ export class Limiter {
   }
 
   /**
-   * Returns all permits. Resolves soon, even if the store cannot be reached: what is not returned expires by itself.
+   * Returns all permits, those of handlers that still run once these have ended. Resolves within two seconds, even if a handler
+   * ignores its signal or the store cannot be reached: what is not returned is free when the worker has left the directory.
    */
   async close(): Promise<void> {
     clearInterval(this.#timer)
@@ -406,7 +408,9 @@ export class Limiter {
   /** Names the line of waiting tasks. */
   #lineOf(method: string, tenant: string, queue: string): string {
     const key = limitKey(method, tenant)
-    return this.#queues.size > 0 && this.#queues.has(queue) ? `${key} ${queueLimitKey(queue)}` : key
+    if (this.#queues.size === 0 || !this.#queues.has(queue)) return key
+    // A tenant may be any text: with the length in front no two lines have one name.
+    return `${key.length} ${key} ${queueLimitKey(queue)}`
   }
 
   /** `tenant`: `undefined` where the queue alone is limited. */

@@ -144,7 +144,10 @@ export const shareOf = (
 
 const rankOf = ({ held, since }: Contender, even: number, now: number): number => {
   if (held <= even) return 1
-  return since === undefined || now - since < TURN_MS ? 0 : 2
+  if (since === undefined) return 0
+  const age = now - since
+  // The clock may have been set back since the request.
+  return age >= 0 && age < TURN_MS ? 0 : 2
 }
 
 const before = (a: Contender, b: Contender): number => (a.since ?? 0) - (b.since ?? 0) || (a.id < b.id ? -1 : 1)
@@ -168,7 +171,7 @@ export const decidePermits = (state: LimitState, own: Holder, limit: number, now
   else if (own.isIdle) held = Math.max(running, Math.min(held, wanted))
 
   const isStarved = wanted > held
-  const mustForget = request !== undefined && !isStarved && (own.isIdle || held !== state.held.get(id))
+  const mustForget = request !== undefined && !isStarved
   const asking = new Map(state.asking)
   if (mustForget) asking.delete(id)
   else if (isStarved && mustAsk(request, wanted, held !== before)) asking.set(id, { since: now, wanted })
@@ -325,6 +328,8 @@ export class Permits {
   #writtenAt = Number.NEGATIVE_INFINITY
   #busy: Promise<void> | undefined
   #again = false
+  /** Called when no task runs any more, once the worker stops. */
+  #onAllEnded: (() => void) | undefined
 
   constructor(options: PermitsOptions) {
     this.#options = options
@@ -388,6 +393,7 @@ export class Permits {
   /** Counts a task whose handler has really ended. */
   end(): void {
     this.#running--
+    if (this.#running === 0) this.#onAllEnded?.()
     if (this.#running < this.#held && this.#held > this.#share) this.sync()
   }
 
@@ -435,10 +441,19 @@ export class Permits {
     })
   }
 
-  /** Returns all unused permits. Resolves when that was written, or could not be. */
+  /**
+   * Returns the unused permits at once, and those in use when all their handlers have ended. Resolves when that was written, or
+   * could not be.
+   */
   async close(): Promise<void> {
     if (this.#held === 0 && !this.#isShort) return
     this.#idleTicks = IDLE_TICKS
+    this.sync()
+    await this.#busy
+    if (this.#running === 0) return
+    await new Promise<void>((resolve) => {
+      this.#onAllEnded = resolve
+    })
     this.sync()
     await this.#busy
   }
@@ -494,7 +509,8 @@ export class Permits {
       this.#held = Math.min(this.#held, decision.held)
       this.#share = decision.share
       const value = encodeState(next)
-      if (Buffer.compare(value, encodeState(found)) !== 0) {
+      const mustLast = decision.held > 0 && at - this.#writtenAt > LASTING_MS / 2
+      if (mustLast || Buffer.compare(value, encodeState(found)) !== 0) {
         const expect = entry?.revision ?? ""
         const written = await store.write([{ key, value, expect, ttl: ttlOf(next, now) }])
         if (written === "conflict") {

@@ -304,6 +304,33 @@ describe("permits", () => {
     expect(writes).toBe(before)
   })
 
+  test("that are in use for hours are written again before the store forgets them", async () => {
+    const store = await newStore()
+    let writes = 0
+    const counted = storeWith(store, {
+      write: (operations) => {
+        writes++
+        return store.write(operations)
+      },
+    })
+    const { permits, add } = worker(counted, { concurrency: 1 })
+    add(1)
+    await eventually(() => permits.running === 1)
+    const before = writes
+    const began = performance.now()
+    const later = vi.spyOn(performance, "now").mockReturnValue(began + 31 * 60_000)
+    try {
+      permits.tick()
+      for (let turns = 0; turns < 20; turns++) await turn()
+      expect(writes).toBe(before + 1)
+      permits.tick()
+      for (let turns = 0; turns < 20; turns++) await turn()
+      expect(writes).toBe(before + 1)
+    } finally {
+      later.mockRestore()
+    }
+  })
+
   test("of a worker that has one for each of its handlers are not asked about while its tasks wait", async () => {
     let reads = 0
     const store = await newStore()
@@ -444,6 +471,18 @@ describe("what a worker holds", () => {
     // It requests again, behind the worker that has waited longer.
     expect(decidePermits(given.state, own({ wanted: 5 }), 1, NOW).held).toBe(0)
     expect(decidePermits(given.state, { ...own({ wanted: 5 }), id: "a" }, 1, NOW).held).toBe(1)
+  })
+
+  test("is given up in its turn by a worker whose request seems to come later, since the clock was set back", () => {
+    const ahead = limitState({ me: 1 }, { me: [NOW + 3_600_000, 5], a: [NOW - 400, 5] })
+    expect(decidePermits(ahead, own({ held: 1, wanted: 5 }), 1, NOW).held).toBe(0)
+  })
+
+  test("is not kept free for a worker that wants no more, although all that it has is in use", () => {
+    const asked = limitState({ me: 1, a: 5 }, { me: [9_000, 10], a: [9_000, 10] })
+    const { state } = decidePermits(asked, own({ held: 1, running: 1, wanted: 1 }), 10, NOW)
+    expect(state.asking.has("me")).toBe(false)
+    expect(decidePermits(state, { ...own({ held: 5, running: 5, wanted: 10 }), id: "a" }, 10, NOW).held).toBe(9)
   })
 
   test("is told to others only where that helps them", () => {
