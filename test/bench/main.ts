@@ -2,8 +2,8 @@
  * The numbers of this machine: our runtime, the raw loops over the same brokers, and what people would use instead, in
  * turn, each in processes of its own.
  *
- * `npm run bench` takes less than five minutes; `npm run bench -- --full` has all workloads and peers, and takes less
- * than an hour; `npm run bench -- --soak` loads each transport for ten minutes. `--only end-to-end,limit` chooses
+ * `npm run bench` takes less than five minutes; `npm run bench -- --full` has all workloads and peers, and takes an
+ * hour and a half; `npm run bench -- --soak` loads each transport for ten minutes. `--only end-to-end,limit` chooses
  * workloads, `--rows "nats|BullMQ"` rows by a pattern, `--jobs` and `--rounds` say how much. Tables are printed;
  * test/bench/results/ keeps them, with JSON and a chart.
  */
