@@ -70,7 +70,9 @@ export class SettlementStore {
     return Effect.catch(this.#again(settlement, answer.error), (error) => {
       const isOther = error.reason !== answer.error.reason && isTransient(error)
       if (isOther && !this.#end.signal.aborted) return this.insist(settlement, { status: "failed", error }, settling)
-      for (const rung of isRefusal(error) ? LADDER : []) {
+      // An error inside the transport is a refusal only if it was asked several times.
+      const isRefused = isRefusal(error) && !(error.reason === "internal" && this.#end.signal.aborted)
+      for (const rung of isRefused ? LADDER : []) {
         const next = rung(settlement, error, settling.replace)
         if (next !== undefined) return this.store(next, rung === replaced ? { job: settling.job } : settling)
       }
