@@ -6,8 +6,13 @@ import { spawnScript, temporaryFolder } from "../support/servers/process.ts"
 
 const root = new URL("../..", import.meta.url).pathname
 
-const init = async (cwd: string, ...args: readonly string[]) => {
-  await using child = spawnScript(join(root, "runtime/cli/main.ts"), ["init", ...args], { cwd })
+/** What npx adds to the environment, and what bunx does. */
+const [NPX, BUNX] = ["npm/11.6.0 node/v24.21.0 linux x64", "bun/1.4.5 npm/? node/v24.3.0 linux x64"]
+
+const init = async (cwd: string, ...args: readonly string[]) => initBy(NPX, cwd, ...args)
+const initBy = async (userAgent: string, cwd: string, ...args: readonly string[]) => {
+  const env = { npm_config_user_agent: userAgent }
+  await using child = spawnScript(join(root, "runtime/cli/main.ts"), ["init", ...args], { cwd, env })
   expect(await child.closed).toEqual({ code: 0, signal: null })
   return child.stdout
 }
@@ -44,6 +49,16 @@ test("an empty folder becomes a project that runs", async () => {
   await using doctor = spawnScript(join(root, "runtime/cli/main.ts"), ["doctor", "--json"], { cwd: folder.path })
   await doctor.closed
   expect(JSON.parse(doctor.stdout)).toMatchObject({ actors: { names: ["hello"] }, transport: { reachable: true } })
+})
+
+test("a project that bunx has made names bunx, since npx may be missing", async () => {
+  using folder = temporaryFolder()
+  expect(await initBy(BUNX, folder.path)).toMatch(/Next: {2}bunx callboard dev/)
+  for (const file of ["README.md", "callboard.config.ts"]) {
+    const text = readFileSync(join(folder.path, file), "utf8")
+    expect(text).toContain("`bunx callboard doctor`")
+    expect(text).not.toContain("npx")
+  }
 })
 
 test("what is there stays; a manifest gets only what it lacks", async () => {

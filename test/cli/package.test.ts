@@ -2,8 +2,18 @@
  * The package as users get it: packed, installed with npm into a folder elsewhere, and used there with nothing but its
  * own commands and entry points. The blocks of the documentation that install something are run here.
  */
-import { cpSync, globSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
-import { dirname, join, relative } from "node:path"
+import {
+  cpSync,
+  existsSync,
+  globSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs"
+import { delimiter, dirname, join, relative } from "node:path"
 import { fileURLToPath } from "node:url"
 import { gzipSync } from "node:zlib"
 import { afterAll, beforeAll, expect, inject, test } from "vitest"
@@ -15,11 +25,13 @@ import {
   freePort,
   type Spawned,
   type SpawnOptions,
+  searchPath,
   spawnProcess,
   temporaryFolder,
 } from "../support/servers/process.ts"
 import { findDeno, withDeno } from "../support/tools/deno.js"
 import { findNode, OLDEST_NODE } from "../support/tools/node.js"
+import { programFromNpm } from "../support/tools/npm-program.js"
 import { exampleFiles, firstOf, installedBlocks, readPage, shellBlock } from "../support/tools/pages.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
@@ -131,6 +143,80 @@ test("the declarations need no optional package", { timeout: 120_000 }, async ()
   expect(await run(process.execPath, compiler)).not.toMatch(/node_modules\/(@opentelemetry|pg|redis|amqplib)\//)
 })
 
+/** Compilers of users: TypeScript before it was rewritten, and that of this repository. */
+const compilers = {
+  "5.9": () => programFromNpm("typescript", "5.9.3", "typescript/bin/tsc"),
+  "7": () => join(root, "node_modules/typescript/bin/tsc"),
+}
+
+/** What a page and a server may each have: the types of a browser, or those of Node. */
+const surroundings = {
+  "a page": { lib: ["ES2024", "ESNext.Disposable", "DOM"], types: [] },
+  "a program on Node": {
+    lib: ["ES2024", "ESNext.Disposable"],
+    types: ["node"],
+    typeRoots: [join(root, "node_modules/@types")],
+  },
+}
+
+const TYPED = {
+  "text.ts": `
+import { actor } from "callboard"
+export default actor("text", {
+  methods: { count: ({ text }: { text: string }) => ({ words: text.split(" ").length, at: new Date() }) },
+})
+`,
+  "page.ts": `
+import { connectHttp, httpBoard, isCallboardError } from "callboard/http"
+import type text from "./text.ts"
+const client = connectHttp("/callboard", { token: "secret" })
+export const count = async (stopped: AbortController): Promise<number> => {
+  const job = await client.actor<typeof text>("text").count.submit({ text: "to be" }, { delay: "1 second" })
+  for await (const event of job.events({ signal: stopped.signal }))
+    if (event.type === "transition") event.state satisfies string
+  await httpBoard(client, "print").count()
+  try {
+    const { words, at } = await job.result({ timeout: "30 seconds" })
+    // @ts-expect-error: a number
+    words satisfies string
+    at.getTime()
+    return words
+  } catch (error) {
+    if (isCallboardError(error)) error.code satisfies string
+    throw error
+  }
+}
+export const wrong = () =>
+  // @ts-expect-error: a field that the method does not take
+  client.actor<typeof text>("text").count.submit({ txt: "to be" })
+`,
+}
+
+test.each(Object.entries(compilers))(
+  "TypeScript %s checks callboard/http with the types of an actor",
+  {
+    timeout: 240_000,
+  },
+  async (name, find) => {
+    const compiler = find() ?? "TypeScript, which npm could not fetch"
+    for (const [place, given] of Object.entries(surroundings)) {
+      const folder = join(project, `types-${name}-${place.replaceAll(" ", "-")}`)
+      mkdirSync(folder)
+      for (const [file, text] of Object.entries(TYPED)) writeFileSync(join(folder, file), text)
+      const options = { target: "ES2024", module: "nodenext", strict: true, noEmit: true, skipLibCheck: false }
+      const compilerOptions = { ...options, allowImportingTsExtensions: true, ...given }
+      writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["page.ts"] }))
+      await using child = spawnProcess(findNode(), [compiler, "--project", folder, "--listFiles"], { cwd: project })
+      await child.closed
+      expect(child.output).toMatch(/\/page\.ts$/m)
+      expect(/@types\/node\//.test(child.output), place).toBe(given.types.length > 0)
+      // Effect's own declarations of cryptography take types from the browser's.
+      const faults = child.output.match(/^.*\berror TS\d+:.*$/gm) ?? []
+      expect(faults.filter((fault) => !fault.startsWith("node_modules/effect/"))).toEqual([])
+    }
+  },
+)
+
 test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async () => {
   expect(shellBlock(installedBlocks.project)).toMatch(/\nnpx callboard init\nnpx callboard dev\n$/)
   await run("npx", ["callboard", "init"])
@@ -178,6 +264,55 @@ test("the same actors run on Deno", { timeout: 120_000 }, async () => {
   expect(await post(`http://127.0.0.1:${port}`, "hello.greet", {})).toMatchObject({ result: "Ahoy, world!" })
   // Deno warns about a behaviour that nothing here relies on, unless a flag turns it off.
   expect(dev.output).not.toMatch(/legacy/)
+  dev.killGroup("SIGTERM")
+  await saidThatItStopped(dev)
+})
+
+/** A folder for PATH with these programs alone, by their names. */
+const pathWith = (programs: Readonly<Record<string, string>>): string => {
+  const path = join(folder.path, `path-with-${Object.keys(programs).join("-")}`)
+  mkdirSync(path)
+  for (const [name, program] of Object.entries(programs)) symlinkSync(program, join(path, name))
+  return path
+}
+
+const installed = (name: string): string => {
+  const found = searchPath.split(delimiter).find((folder) => existsSync(join(folder, name)))
+  if (found === undefined) throw new Error(`${name} is not on PATH`)
+  return join(found, name)
+}
+
+const alone = [
+  {
+    runtime: "Node",
+    programs: () => ({ node: findNode(), npm: installed("npm"), npx: installed("npx"), sh: installed("sh") }),
+    install: ["npm", "install"],
+    start: "npx",
+  },
+  {
+    runtime: "Bun",
+    programs: () => ({ bun: bun(), bunx: bun(), sh: installed("sh") }),
+    install: ["bun", "add"],
+    start: "bunx",
+  },
+]
+
+test.each(alone)("a first project with $runtime alone", { timeout: 120_000 }, async (given) => {
+  const { runtime, programs, install, start } = given
+  const own = join(folder.path, `alone-${runtime}`)
+  mkdirSync(own)
+  const PATH = pathWith(programs())
+  const env = { PATH, npm_config_user_agent: undefined, npm_config_prefer_offline: "true" }
+  const [installer = "", ...args] = install
+  await run(join(PATH, installer), [...args, inject("tarball")], { cwd: own, env })
+  expect(await run(join(PATH, start), ["callboard", "init"], { cwd: own, env })).toContain(
+    `Next:  ${start} callboard dev\n`,
+  )
+  const port = await freePort()
+  await using dev = spawnProcess(join(PATH, start), ["callboard", "dev", "--port", String(port)], { cwd: own, env })
+  await dev.waitForLine(new RegExp(`^callboard .* on ${runtime} \\d`))
+  await dev.waitForLine(/^ {2}curl /)
+  expect(await post(`http://127.0.0.1:${port}`, "hello.greet", {})).toMatchObject({ result: "Hello, world!" })
   dev.killGroup("SIGTERM")
   await saidThatItStopped(dev)
 })

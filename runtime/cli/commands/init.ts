@@ -14,6 +14,13 @@ const TEMPLATES = fileURLToPath(new URL("../templates", import.meta.url))
 
 const SCRIPTS = { dev: "callboard dev", worker: "callboard worker", serve: "callboard serve" }
 
+/** How the templates start the command. */
+const NPX = "npx callboard"
+
+/** How the user starts the command: `bunx` names itself in the environment, and where it is used there may be no npm. */
+const ownCommand = (): string =>
+  process.env["npm_config_user_agent"]?.startsWith("bun/") === true ? "bunx callboard" : NPX
+
 /** In the code and not among the templates, since npm leaves `.gitignore` files out of packages. */
 const GITIGNORE = "node_modules\n.callboard\n"
 
@@ -95,8 +102,9 @@ export const addInit = (program: Command): void => {
     const actors = givenSettings(command).get("actors")?.text ?? DEFAULTS.actors
     const made: Array<Made> = []
     const hasCode = (await filesBelow(folder)).some((path) => !path.endsWith(".json"))
+    const own = ownCommand()
     const copy = async (template: string, path: string) => {
-      const text = await readFile(join(TEMPLATES, template), "utf8")
+      const text = (await readFile(join(TEMPLATES, template), "utf8")).replaceAll(NPX, own)
       made.push({ path, what: await writeNew(join(folder, path), text) })
     }
     // A project that has actors gets no example actor.
@@ -113,6 +121,6 @@ export const addInit = (program: Command): void => {
       output.line(`${what.padEnd(9)}  ${path}`)
       if (note !== undefined) output.line(`           ${note}`)
     }
-    output.line("\nNext:  npx callboard dev")
+    output.line(`\nNext:  ${own} dev`)
   })
 }
