@@ -150,7 +150,7 @@ export const nodeTests = [
   ...["leases/", "restart"].map((name) => `test/unit/runtime/worker/${name}`),
   ...["memory/", "sqlite/", "nats/connect"].map((name) => `test/unit/plugins/${name}`),
   "test/e2e/",
-  ...["worker", "pool-http"].map((name) => `test/cli/${name}.test`),
+  ...["dev", "worker", "pool-http"].map((name) => `test/cli/${name}.test`),
   "test/chaos/chaos.test",
   "test/support/servers/process",
 ]

@@ -1,5 +1,6 @@
 /** Bun's server, and the faults and limits of Bun that the runtime works around, with the version in which each was seen. */
 import type { Writable } from "node:stream"
+import { currentRuntime } from "./runtime.js"
 import { type Address, type Handler, hasMethod, type Listener } from "./server.ts"
 
 /** As much of `Bun` as is used. */
@@ -46,10 +47,13 @@ export const allowSilence = (server: unknown, request: Request): void => {
 }
 
 /**
- * Resolves when a stream of the process has written everything; nothing can be written to it any more. On Bun 1.4.5 the
- * callback of an empty write comes at once, before what was written earlier, so that the stream is ended.
+ * Resolves when a stream of the process has written everything; nothing is written to it any more. On Bun 1.4.5 the callback
+ * of an empty write comes at once, before what was written earlier, so that the stream is ended. On Node 24.21 an end would shut
+ * the socket, which the processes of `callboard dev` and of a pool share with their supervisor.
  */
 export const allWritten = (stream: Writable): Promise<void> =>
   new Promise((resolve) => {
-    stream.end(() => resolve())
+    const done = () => resolve()
+    if (currentRuntime() === "bun") stream.end(done)
+    else stream.write("", done)
   })

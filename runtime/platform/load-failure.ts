@@ -43,8 +43,9 @@ const ofDeno = (_: object, message: string): Found | undefined => {
 const ofNode = (error: object, message: string): Found => {
   const importer = / imported from (\/.*|[A-Za-z]:\\.*)$/.exec(message)?.[1]
   if (importer !== undefined) return { where: importer, message: missingOnNode(error, message, importer) }
-  const [first = "", , mark = ""] = String(Reflect.get(error, "stack")).split("\n")
-  const column = mark.indexOf("^")
+  // The mark stands below the column, and lines before that of the error may come first.
+  const [first = "", ...shown] = String(Reflect.get(error, "stack")).split("\n")
+  const column = shown.findLast((line) => /^\s*\^+$/.test(line))?.indexOf("^") ?? -1
   const [, file, number] = /^(file:\/\/.*|\/.*|[A-Za-z]:\\.*):(\d+)$/.exec(first) ?? []
   const advice = adviceOnNode(message) ?? message
   if (file === undefined) return { message: advice }

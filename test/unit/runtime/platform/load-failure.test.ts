@@ -41,6 +41,7 @@ const cases = {
     /cannot be loaded: T is not a value: for a type, write export type \{ T \}/,
   ],
   json: ['import data from "./_q.json"\nexport { data }', /with \{ type: "json" \}/],
+  brace: ["export const a = {\n  b: 1,\n\n}}", /mod\.ts:4:2 cannot be loaded: Expression expected/],
   broken: ["export const a: string =", /mod\.ts:1 cannot be loaded: Expression expected/],
 } as const
 
