@@ -208,6 +208,22 @@ onEveryBoard((newBoard, transport) => {
     expect(begun.length).toBeLessThan(20)
   })
 
+  test("is no reason to wait while only handlers are missing", async () => {
+    const board = newBoard()
+    const { work, count, release } = watched()
+    const { client } = await start([work], { transport: board, concurrency: 2, queues: ["q"] })
+    await client.limitQueue("q", { maxInFlight: 50 })
+    const receipts = await submit(client, "q", 12, {}, "work.hold")
+    await eventually(() => count("q") === 2, { message: "both handlers are busy" })
+    const codes = async () => {
+      const all = await Promise.all(receipts.map((receipt) => ("id" in receipt ? client.why(receipt.id) : undefined)))
+      return new Set(all.flatMap((why) => why?.causes.map(({ code }) => code) ?? []))
+    }
+    await eventually(async () => (await codes()).has("prefetch-full"), { message: "the others say so" })
+    expect([...(await codes())].sort()).toEqual(["prefetch-full", "running"])
+    release()
+  })
+
   test("tenants have a limit each, whatever their names", async () => {
     const board = newBoard()
     const { work, begun, release } = watched()

@@ -162,6 +162,15 @@ export class Limit implements LimitView<ActiveDelivery> {
     return this.backlog.returnsAt(now, delivery.deliveries, Math.random(), this.#options.buffer.pullMs)
   }
 
+  /** Whether its tasks wait for a handler of this worker, and not for the limit. */
+  waitsForHandler(now: number): boolean {
+    if (this.startsAt(now) <= now) return true
+    const { local } = this
+    if (!this.#options.connectivity.connected) return false
+    if (local !== undefined && reserve(local.rate, local.tat, now, NOW).waitMs > 0) return false
+    return this.permits.every((permits) => permits.isEnough(now))
+  }
+
   reasonAt(now: number): LimitReason {
     const { local, inQueue } = this
     const { method, tenant } = this.#options

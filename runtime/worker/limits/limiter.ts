@@ -329,7 +329,7 @@ export class Limiter {
     for (const key of this.#waiting.keys)
       for (const [at, { id: job = "", delivery }] of this.#waiting.tasksOf(key).entries()) {
         const limit = this.#limits.get(key)
-        if (limit === undefined || (id !== undefined && job !== id)) continue
+        if (limit === undefined || (id !== undefined && job !== id) || limit.waitsForHandler(now)) continue
         if (notes.length >= max) return notes
         const inMs = Math.max(TICK_MS, (at + 1) * limit.backlog.spacing(now))
         const until = Math.round(Date.now() + inMs)

@@ -379,6 +379,12 @@ export class Permits {
     return Math.min(this.#held, this.#share, this.#concurrency) - this.#running
   }
 
+  /** Whether each handler that this worker could use for its tasks has a permit, and the rate lets the next one start. */
+  isEnough(now: number): boolean {
+    if (this.#tokens !== undefined && (this.#tokens.next(now) ?? Number.POSITIVE_INFINITY) > now) return false
+    return !this.isCapped || Math.min(this.#held, this.#share, this.#concurrency) >= this.#wanted
+  }
+
   /** Whether not any number may run. */
   get isCapped(): boolean {
     return this.#concurrency !== Number.POSITIVE_INFINITY
