@@ -147,7 +147,7 @@ export const denoTests = [
  */
 export const nodeTests = [
   ...["actor/", "cli/", "client/", "http/", "platform/", "service/"].map((name) => `test/unit/runtime/${name}`),
-  ...["leases/", "restart"].map((name) => `test/unit/runtime/worker/${name}`),
+  ...["isolation", "leases/", "restart"].map((name) => `test/unit/runtime/worker/${name}`),
   ...["memory/", "sqlite/", "nats/connect"].map((name) => `test/unit/plugins/${name}`),
   "test/e2e/",
   ...["dev", "worker", "pool-http"].map((name) => `test/cli/${name}.test`),
