@@ -63,6 +63,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
     "}",
     "failed true no such place",
   ],
+  "approve.ts": ["tea for Ada"],
   "schedules.ts": ["{", "  total: 10,", "}", "1"],
   "follow-ups.ts": [],
   "after.ts": ["deferred"],

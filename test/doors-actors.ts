@@ -26,11 +26,18 @@ export const saidBy = async (call: () => unknown): Promise<Said> => {
 
 /** Calls a method by its name, with an argument as code without types may give it. Of events it awaits all. */
 export const callOn = async (handle: object, { method, argument }: Omit<Call, "id">): Promise<unknown> => {
-  const answer: unknown = await Reflect.apply(Reflect.get(handle, method), handle, argument)
+  const given = method === "signal" ? argument.flatMap(signalArguments) : argument
+  const answer: unknown = await Reflect.apply(Reflect.get(handle, method), handle, given)
   if (method !== "events") return answer
   const events: Array<unknown> = []
   for await (const event of answer as AsyncIterable<unknown>) events.push(event)
   return events
+}
+
+/** A signal has several arguments, of which the last one has the options. */
+const signalArguments = (argument: unknown): ReadonlyArray<unknown> => {
+  const { name, value, ...options } = Object(argument)
+  return [name, value, options]
 }
 
 const call = (input: Call, job: Job<unknown>) => saidBy(() => callOn(job.job(input.id), input))

@@ -69,6 +69,8 @@ const bothOf = (child: string) => async (id: string) => {
 
 const unchanged = async (id: string) => [await stateOf(id), await stateOf(childOf(id)).catch(() => undefined)]
 
+const signalsOf = async (id: string) => (await client.job(id).find()).signals?.map(({ name }) => name)
+
 const failureOf = async (id: string): Promise<string | undefined> => (await client.job(id).find()).error?.message
 
 /** How often a job has run, and whether its last run has kept the step of the first. */
@@ -284,6 +286,32 @@ const ROWS: { readonly [Method in keyof typeof HANDLE]: Row } = {
       argument: [1],
       says: "meta: a change must be an object",
       request: { method: "PATCH", path: "/meta", body: [1] },
+    },
+  },
+  signal: {
+    job: waiting,
+    right: {
+      argument: { name: "go", value: 1, key: "k" },
+      effect: signalsOf,
+      is: ["go"],
+      request: { path: "/signals/go", method: "POST", body: { value: 1, key: "k" } },
+      command: "signal ID go 1 --key k",
+    },
+    missing: {
+      argument: { name: "go" },
+      effect: signalsOf,
+      is: ["go"],
+      request: { path: "/signals/go", method: "POST" },
+      command: "signal ID go",
+    },
+    misspelt: {
+      argument: { name: "go", kye: "k" },
+      says: "kye is not an option of signal() (did you mean key?)",
+    },
+    mistyped: {
+      argument: { name: "go", key: "" },
+      says: "key: must be well-formed text of 1 to 128 bytes without control characters",
+      request: { path: "/signals/go", method: "POST", body: { key: "" } },
     },
   },
   delete: {

@@ -3,6 +3,7 @@
  */
 import type * as Effect from "effect/Effect"
 import type { JsonForm } from "../jobs/json-form.ts"
+import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { DurationInput } from "../options/duration.ts"
 import type { RetryPolicy } from "../options/retry-policy.ts"
 import { compact } from "../protocol/compact.ts"
@@ -78,6 +79,14 @@ export interface EachOptions<In, Out> extends StepOptions<Out> {
   readonly parallel?: number | undefined
 }
 
+/** How a handler waits for a signal. */
+export interface SignalWait {
+  /** How long to wait at most: seconds, or text such as `"3 days"`. Defaults to no bound. */
+  readonly timeout?: DurationInput | undefined
+  /** Name of the signal, if it is not that of the wait: so a handler can wait for the same signal several times. */
+  readonly signal?: string | undefined
+}
+
 /** How the handler of a job begins its steps. */
 export interface Steps {
   /**
@@ -109,7 +118,29 @@ export interface Steps {
     run: (item: In, step: Step) => R,
     options: EachOptions<In, JsonForm<Resolved<R>>>,
   ) => Promise<ReadonlyArray<JsonForm<Resolved<R>>>>
+  /**
+   * Waits until a time, or for a duration: seconds, or text such as `"3 days"`. Meanwhile the job holds no slot, no lease and no
+   * memory: its handler is left, and a later delivery calls it again, where its steps resolve with their stored outcomes. Time
+   * limits do not run. The first time that is given under a name stands. Fails as {@link step} does, and with `invalid-input`.
+   */
+  readonly sleep: (name: string, time: DurationInput | Date) => Promise<void>
+  /**
+   * Waits for a signal of this name (`client.job(id).signal(name, value)`), as {@link sleep} waits. One that was sent before is
+   * there already; each is taken once, the oldest first. Resolves with its value, or with `undefined` once the timeout is over.
+   */
+  readonly waitFor: {
+    <T = unknown>(name: string, options: SignalWait & { readonly timeout: DurationInput }): Promise<T | undefined>
+    <T = unknown>(name: string, options?: SignalWait): Promise<T>
+  }
+  /**
+   * Submits a job and waits for its end, as {@link sleep} waits. Resolves with its result; fails with a {@link StepError} if it
+   * does not succeed. The id of the job is made of this one's and of the name, so that it is submitted once.
+   */
+  readonly call: <T = unknown>(name: string, task: string, fields?: CallFields) => Promise<T>
 }
+
+/** What a called job is submitted with: its id is not chosen, and its result must be kept until it is read. */
+export type CallFields = Omit<SubmissionFields, "id">
 
 /**
  * The error of a step in its stored form, so that a `catch` finds the same error in the first run and in every later

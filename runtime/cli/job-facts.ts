@@ -57,6 +57,14 @@ const afterRows = ({ ids, allowFailure, waiting }: NonNullable<JobView["after"]>
   ...(waiting === undefined ? [] : [["waits for", listText(waiting)] as const]),
 ]
 
+const waitRows = ({ until, signals, jobs }: NonNullable<JobView["waits"]>): ReadonlyArray<Fact> => [
+  ["waits until", localTime(until)],
+  ...(signals === undefined ? [] : [["waits for signal", listText(signals)] as const]),
+  ...(jobs === undefined ? [] : [["waits for job", listText(jobs)] as const]),
+]
+
+const signalsText = (signals: NonNullable<JobView["signals"]>): string => listText(signals.map(({ name }) => name))
+
 const chordText = ({ size, allowFailure, waiting }: NonNullable<JobView["chord"]>): string =>
   `${size === 1 ? "1 member" : `${size} members`}${failuresText(allowFailure)}${waiting ? ", not all ended" : ""}`
 
@@ -81,6 +89,8 @@ const ROWS = [
   fact("rootId", (rootId, { id }) => (rootId === id ? [] : rootId)),
   fact("group"),
   fact("after", afterRows),
+  fact("waits", waitRows),
+  fact("signals", signalsText),
   fact("chord", chordText),
   fact("description"),
   fact("details"),

@@ -6,7 +6,7 @@ import { VERSION } from "../version.ts"
 import { addActors } from "./commands/actors.ts"
 import { addBoard } from "./commands/board.ts"
 import { addDead } from "./commands/dead.ts"
-import { addCancel, addDelete, addRetry, addRevoke } from "./commands/decide.ts"
+import { addCancel, addDelete, addRetry, addRevoke, addSignal } from "./commands/decide.ts"
 import { addDoctor } from "./commands/doctor.ts"
 import { addEvents } from "./commands/events.ts"
 import { addInit } from "./commands/init.ts"
@@ -35,6 +35,7 @@ const commands = [
   addJobs,
   addGroup,
   addCancel,
+  addSignal,
   addRetry,
   addDelete,
   addSchedules,

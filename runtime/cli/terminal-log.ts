@@ -64,10 +64,13 @@ export const terminalLog = (settings: LogSettings, printed: PrintedElsewhere): L
 
 const STATE_WIDTH = "succeeded".length
 
+/** What is printed of a job that goes on, by the reason of its last transition. */
+const NEXT: Readonly<Record<string, string>> = { repeat: "repeated", suspended: "suspended", signalled: "suspended" }
+
 /** Time, state, name, short id, duration, error. */
 const jobLine = (job: JobView, { paint }: Output): string => {
   const goesOn = job.state === "scheduled" || job.state === "queued"
-  const next = job.transitions.at(-1)?.reason === "repeat" ? "repeated" : "retry"
+  const next = NEXT[job.transitions.at(-1)?.reason ?? ""] ?? "retry"
   const state = goesOn ? paint(next, "yellow") : stateText(paint, job.state)
   const padding = " ".repeat(Math.max(0, STATE_WIDTH - (goesOn ? next : job.state).length))
   const error = job.error === undefined ? "" : oneLine(`${job.error.name}: ${job.error.message}`, 200)

@@ -198,6 +198,7 @@ const OVER_HTTP: HandleActions<OverHttp> = {
   cancel: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/cancel", { id, query: options }, "state"),
   retry: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/retry", { id, query: options }, "state"),
   patchMeta: ({ ask }, id, patch) => ask("PATCH /v1/jobs/{id}/meta", { id, body: patch }, "state"),
+  signal: ({ ask }, id, { name, ...body }) => ask("POST /v1/jobs/{id}/signals/{name}", { id, name, body }),
   delete: async ({ ask }, id, options) => {
     const call = { id, query: options, waitMs: options.dependents ? POLL_MS : 0 }
     // A service that has not deleted all dependents in time wants to be called again.
@@ -249,7 +250,7 @@ const clientOf = (service: Service): HttpClient => {
       return body.map(({ id }) => unconfirmed(id, error))
     },
     job,
-    schedules: httpSchedules({ request, ask }),
+    schedules: httpSchedules(ask),
     health: async () => void (await ask("GET /readyz", {}, "ready")),
   }
   ASKS.set(client, ask)
@@ -262,7 +263,7 @@ const ASKS = new WeakMap<HttpClient, Ask>()
 export const askOf = (client: HttpClient): Ask =>
   ASKS.get(client) ?? refuseInput("client", "must be a client that connectHttp() returned")
 
-const httpSchedules = ({ request, ask }: OverHttp): HttpSchedules => ({
+const httpSchedules = (ask: Ask): HttpSchedules => ({
   create: async (name, fields) =>
     ask("POST /v1/schedules", { body: { ...fields, name: checkScheduleName(name) } }, "name"),
   find: async (name) => ask("GET /v1/schedules/{id}", { id: checkScheduleName(name) }, "name"),
@@ -276,10 +277,7 @@ const httpSchedules = ({ request, ask }: OverHttp): HttpSchedules => ({
   pause: async (name) => ask("POST /v1/schedules/{id}/pause", { id: checkScheduleName(name) }, "name"),
   resume: async (name) => ask("POST /v1/schedules/{id}/resume", { id: checkScheduleName(name) }, "name"),
   run: async (name) => ask("POST /v1/schedules/{id}/run", { id: checkScheduleName(name) }, "id"),
-  delete: async (name) => {
-    const answer = await request("DELETE /v1/schedules/{id}", { id: checkScheduleName(name) })
-    if (answer instanceof Refusal) throw answer.error
-  },
+  delete: async (name) => ask("DELETE /v1/schedules/{id}", { id: checkScheduleName(name) }),
 })
 
 /** The task as it is sent. Fails as a client over a transport does for what plain JSON cannot hold. */

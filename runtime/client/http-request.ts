@@ -19,6 +19,7 @@ export interface RequestOptions {
 interface Parts {
   readonly id?: string
   readonly board?: string
+  readonly name?: string
   readonly query?: Query
   /** Sent as JSON. */
   readonly body?: unknown
@@ -58,7 +59,7 @@ type FieldOf<T> = T extends unknown ? keyof T & string : never
 export type Ask = <A extends RouteAddress>(
   address: A,
   call: Call<A>,
-  field: FieldOf<Exclude<Answer<A>, undefined>>,
+  field?: FieldOf<Exclude<Answer<A>, undefined>>,
 ) => Promise<Answer<A>>
 
 /** {@link Ask} by a {@link Request}. */
@@ -68,8 +69,8 @@ export const askOver =
     const answer = await request(address, call)
     if (answer instanceof Refusal) throw answer.error
     const told: unknown = answer
-    const isNothing = told === undefined && address.startsWith("DELETE ")
-    if (!isNothing && !(isMap(told) && told[field] !== undefined)) throw unreadable()
+    const isNothing = told === undefined && (field === undefined || address.startsWith("DELETE "))
+    if (!isNothing && !(isMap(told) && told[field ?? ""] !== undefined)) throw unreadable()
     return answer
   }
 
@@ -88,8 +89,8 @@ const queryOf = (given: Query): string => {
 }
 
 /** The path of a route with what it names. */
-const pathOf = (path: string, { id = "", board = "" }: Parts): string =>
-  path.replace("{board}", () => encodeURIComponent(board)).replace("{id}", () => encodeURIComponent(id))
+const pathOf = (path: string, parts: Parts): string =>
+  path.replace(/{(\w+)}/g, (_all, part: "id" | "board" | "name") => encodeURIComponent(parts[part] ?? ""))
 
 /** A service, and how it is asked. */
 export interface Service {

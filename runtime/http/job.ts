@@ -6,16 +6,20 @@ import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
+import { signalJob } from "../jobs/commands/signal.ts"
 import type { JobTree } from "../jobs/lists.ts"
 import type { Forgotten, Job, JobWith, Pending } from "../jobs/responses.ts"
+import { parseSignal } from "../jobs/signal-request.ts"
 import { treeOf } from "../jobs/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
 import { withoutTenant } from "../jobs/why/cause.ts"
+import { parserOf } from "../options/check.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { DEFAULT_BUDGET_MS } from "../routes/bounds.ts"
 import { DEFAULT_TREE, JOB_ROUTES, WHY_ROUTES } from "../routes/job.ts"
+import { SignalBody } from "../routes/service-schema.ts"
 import { stepsOf } from "../steps/listing.ts"
 import type { Caller } from "./access.ts"
 import { budgetOf } from "./decisions.ts"
@@ -34,6 +38,8 @@ import { linkedOutcome } from "./linked-job.ts"
 import { bodyOf } from "./request-body.ts"
 import { json, tagged } from "./response.ts"
 import { type Route, served } from "./route.ts"
+
+const parseSignalBody = parserOf(SignalBody, "a signal", "body")
 
 /** `Retry-After` in seconds: 1, or until a scheduled job is due, 60 at most. */
 const retryAfter = ({ state, dueAt }: JobRecord): string => {
@@ -122,6 +128,13 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
     const partial = await deleteJob(context.client.connection, id, { dependents, budget: budgetOf(budget) })
     if (partial === undefined) return undefined
     return json<typeof Forgotten.Type>({ partial }, 202)
+  },
+  "POST /v1/jobs/{id}/signals/{name}": async (request) => {
+    const { c, context, id } = request
+    const body = c.req.raw.body === null ? {} : parseSignalBody(await bodyOf(request))
+    const signal = parseSignal({ ...body, name: c.req.param("name") ?? "" }, id)
+    await signalJob(context.client.connection, id, signal)
+    return undefined
   },
   "PATCH /v1/jobs/{id}/meta": async (request) => {
     const { caller, context, id } = request

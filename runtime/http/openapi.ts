@@ -79,6 +79,10 @@ const parametersOf = (route: Route, components: Components): ReadonlyArray<OpenA
     const schema = { type: "string", pattern: "^[A-Za-z0-9_-]{1,64}$" }
     found.push({ name: "board", in: "path", required: true, description: "Name of the job board", schema })
   }
+  if (route.path.includes("{name}")) {
+    const schema = { type: "string", minLength: 1, maxLength: 128 }
+    found.push({ name: "name", in: "path", required: true, description: "Name of the signal", schema })
+  }
   for (const [name, { schema, form }] of Object.entries(route.query ?? {})) {
     const json = components.add(schema, "request")
     found.push({

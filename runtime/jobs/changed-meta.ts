@@ -1,8 +1,8 @@
 /** Checks a change of a job's meta data, from its handler or from outside. */
 import { CallboardError } from "../errors.ts"
-import { plainJson } from "../protocol/codec/json-writer.ts"
 import { isPlainObject } from "../protocol/guards.ts"
 import { type Meta, mergePatch } from "../protocol/meta-patch.ts"
+import { plainValue } from "./plain-value.ts"
 
 /** Most characters of the JSON of a job's meta data after a change, and of the changes: every record of the job holds them. */
 const MAX_META = 64 * 1024
@@ -11,11 +11,10 @@ const refused = (why: string, id: string) => new CallboardError("invalid-input",
 
 /** A copy of meta data, or of a change, as JSON keeps it. Fails with `invalid-input`, also by its size. */
 export const metaInJson = (make: () => unknown, id: string): Meta => {
-  const text = plainJson(make(), "meta")
-  if (!("json" in text)) throw new CallboardError("invalid-input", text.message, { field: "meta", id })
-  const { length } = text.json
+  const json = plainValue(make(), "meta", id)
+  const { length } = json
   if (length > MAX_META) throw refused(`has ${length} characters; at most ${MAX_META} are allowed`, id)
-  return JSON.parse(text.json)
+  return JSON.parse(json)
 }
 
 /**

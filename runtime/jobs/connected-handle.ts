@@ -4,6 +4,7 @@ import { cancelJob } from "./commands/cancel.ts"
 import { deleteJob } from "./commands/delete.ts"
 import { patchMeta } from "./commands/meta.ts"
 import { rerunJob } from "./commands/rerun.ts"
+import { signalJob } from "./commands/signal.ts"
 import { jobDetails } from "./details.ts"
 import {
   HANDLE,
@@ -46,6 +47,9 @@ export const CONNECTED: HandleActions<Connected> = {
   cancel: async ({ connection }, id, options) => jobView(await cancelJob(connection, id, options)),
   retry: async ({ connection }, id, options) => jobView(await rerunJob(connection, id, undefined, options)),
   patchMeta: async ({ connection }, id, patch) => jobView(await patchMeta(connection, id, patch)),
+  signal: async ({ connection }, id, signal) => {
+    await signalJob(connection, id, signal)
+  },
   delete: async ({ connection }, id, options) => {
     await deleteJob(connection, id, options)
   },

@@ -155,6 +155,8 @@ const outcomeOf = ({ state, reason, error }: Transition): string => {
   if (isTerminal(state)) return state
   if (state === "started") return "lost"
   if (error !== undefined || reason === "retry") return "failed"
+  // `signalled`: what it waits for had come before it was suspended.
+  if (reason === "suspended" || reason === "signalled") return "suspended"
   return reason === "handed-back" ? "handed-back" : "lost"
 }
 

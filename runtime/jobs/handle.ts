@@ -10,6 +10,13 @@ import type { DeleteOptions } from "./commands/delete.ts"
 import type { RetryOptions } from "./commands/rerun.ts"
 import type { JobEvent } from "./lists.ts"
 import type { Receipt } from "./receipt.ts"
+import {
+  parseSignal,
+  parseSignalOptions,
+  SIGNAL_OPTIONS,
+  type SignalOptions,
+  type SignalRequest,
+} from "./signal-request.ts"
 import type { Outcome } from "./tracking/outcome.ts"
 import type { JobView, RunView } from "./view.ts"
 
@@ -54,6 +61,12 @@ export interface JobHandle<R = unknown> {
    * `invalid-input`, `not-found`, and `gone`.
    */
   patchMeta(patch: Readonly<Record<string, unknown>>): Promise<JobView>
+  /**
+   * Sends a value to the job: its handler gets it by `job.waitFor(name)`, also if it comes there later. A job that waits for it
+   * continues. With the `key` of an earlier signal of the job it counts once. Fails with `invalid-input`, `not-found`, `gone`,
+   * `already-terminal`, and `too-large`.
+   */
+  signal(name: string, value?: unknown, options?: SignalOptions): Promise<void>
   /** Deletes the record of the job; if it waits, it will not run. Fails with `job-exists` while it runs. */
   delete(options?: DeleteOptions): Promise<void>
 }
@@ -85,12 +98,19 @@ export interface SubmittedJob<R = unknown> extends JobHandle<R> {
 export type HandleMethod = Exclude<keyof JobHandle, "id" | "events">
 
 /** What a method takes: its options, or its patch. */
-type ArgumentOf<M extends HandleMethod | "events"> =
-  Parameters<JobHandle[M]> extends readonly [] ? Record<never, never> : NonNullable<Parameters<JobHandle[M]>[0]>
+type ArgumentOf<M extends HandleMethod | "events"> = M extends "signal"
+  ? SignalRequest
+  : Parameters<JobHandle[M]> extends readonly []
+    ? Record<never, never>
+    : NonNullable<Parameters<JobHandle[M]>[0]>
 
-interface Method<Argument> {
+type OptionsOf<M extends HandleMethod | "events"> = M extends "signal" ? SignalOptions : ArgumentOf<M>
+
+interface Method<Argument, Options = Argument> {
   /** The options, none of which is required. */
-  readonly options: { readonly [Name in keyof Argument]-?: Rule }
+  readonly options: { readonly [Name in keyof Options]-?: Rule }
+  /** Makes one argument of several. */
+  readonly pack?: (...given: ReadonlyArray<unknown>) => unknown
   /** The checked argument. Fails with `invalid-input`, and with `unknown-field` for an option that does not exist. */
   readonly parse: (given: unknown, id?: string) => Argument
 }
@@ -112,7 +132,7 @@ const fromStart: Rule = (step) => (step === "start" ? undefined : 'must be "star
 const WAIT = { timeout: durationIn(), signal }
 
 /** Each method of the handle of a job. Every way of calling one has its options from here. */
-export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentOf<M>> } = {
+export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentOf<M>, OptionsOf<M>> } = {
   // Arguments are not looked at, so that it can be passed as a callback.
   find: { options: {}, parse: () => ({}) },
   result: withOptions<ArgumentOf<"result">>("result()", WAIT),
@@ -127,6 +147,12 @@ export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentO
       changedMeta({}, patch, id)
       return metaInJson(() => patch, id)
     },
+  },
+  signal: {
+    options: SIGNAL_OPTIONS,
+    pack: (name, value, options) => ({ ...parseSignalOptions(options), name, value }),
+    // What else it may be is checked where it is stored.
+    parse: (given, id = "") => parseSignal(given as SignalRequest, id),
   },
   delete: withOptions<ArgumentOf<"delete">>("delete()", { dependents: flag }),
 }
@@ -164,7 +190,8 @@ export const handleOf = <Over, R>(
 ): Omit<JobHandle<R>, "events"> => {
   const handle: Record<string, unknown> = { id }
   for (const method of HANDLE_METHODS)
-    handle[method] = async (given: unknown) => callHandle(actions, over, id, method, given)
+    handle[method] = async (...given: ReadonlyArray<unknown>) =>
+      callHandle(actions, over, id, method, HANDLE[method].pack?.(...given) ?? given[0])
   // Each method has been added. What the job returned is what the caller says that it is.
   return handle as Omit<JobHandle<R>, "events">
 }

@@ -129,6 +129,18 @@ const summary = {
   unreverted: Schema.optionalKey(
     Schema.Array(Schema.String).annotate({ description: "Names of its steps with a revert that were not reverted" }),
   ),
+  waits: Schema.optionalKey(
+    Schema.Struct({
+      until: Time.annotate({ description: "When it continues at the latest, or looks again" }),
+      signals: Schema.optionalKey(Schema.Array(Schema.String)),
+      jobs: Schema.optionalKey(Schema.Array(Schema.String)),
+    }).annotate({ description: "What its handler waits for; absent if it does not wait" }),
+  ),
+  signals: Schema.optionalKey(
+    Schema.Array(Schema.Struct({ name: Schema.String, at: Time })).annotate({
+      description: "Signals that its handler has not taken yet, oldest first",
+    }),
+  ),
   worker: Schema.optionalKey(Schema.String),
   parentId: Schema.optionalKey(Schema.String),
   rootId: Schema.optionalKey(Schema.String),
@@ -196,7 +208,7 @@ const AttemptSchema = Schema.Struct({
   outcome: Schema.optionalKey(
     Schema.String.annotate({
       description:
-        "The state in which the job ended, `failed` even if another attempt follows, `handed-back`, or `lost` with its worker; absent while the attempt runs",
+        "The state in which the job ended, `failed` even if another attempt follows, `suspended` if it continues later, `handed-back`, or `lost` with its worker; absent while the attempt runs",
     }),
   ),
   reason: Schema.optionalKey(Schema.String),

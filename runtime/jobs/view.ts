@@ -115,7 +115,7 @@ const timesOf = (record: JobRecord): JobView["times"] =>
 
 /** What a job shows otherwise than its record has it; every other field of its schema is shown as it is. */
 const derived = (record: JobRecord) => {
-  const { state, retries, front, progress, repeat, timeLimit, result, reverting, after, chord } = record
+  const { state, retries, front, progress, repeat, timeLimit, result, reverting, after, chord, waits, signals } = record
   return {
     front: front ? (true as const) : undefined,
     celeryState: celeryState(state, retries),
@@ -128,6 +128,8 @@ const derived = (record: JobRecord) => {
     // A handler that returns nothing has succeeded with null: "no result" and "not there yet" must not look alike.
     result: state === "succeeded" ? (result ?? null) : undefined,
     reverting: reverting?.why,
+    waits: waits && { ...waits, until: isoTime(waits.until) },
+    signals: signals?.map(({ name, at }) => ({ name, at: isoTime(at) })),
     after: after && afterOf(state, after),
     chord: chord && chordOf(state, chord),
     transitions: record.timeline.map(transitionView),

@@ -43,7 +43,7 @@ export class WorkerMetrics implements WorkerObserver {
     const counter = (name: string, help: string) => new Counter({ name, help, registers })
     const jobs = new Counter({
       name: "callboard_jobs_total",
-      help: "Tasks that this worker settled, by outcome; retried, repeated and forwarded tasks continue",
+      help: "Tasks that this worker settled, by outcome; retried, repeated, suspended and forwarded tasks continue",
       labelNames: ["task", "outcome"],
       registers,
     })

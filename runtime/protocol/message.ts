@@ -60,7 +60,7 @@ export interface JobPosting {
   readonly run: number
   /** Number of retries so far. */
   readonly retries: number
-  /** How often this posting was moved to another queue, for workers of another language. Absent: 0. */
+  /** How often a later posting replaced one of the same retry: it was moved to another queue or forward in time, or its job has waited. Absent: 0. */
   readonly hops?: number
   readonly queue: string
   /** 0–9, or {@link FRONT_LEVEL}. Higher is taken first. */

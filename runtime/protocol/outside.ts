@@ -23,7 +23,7 @@ export const keepOf = ({ message, task: name, meth }: JobRecord, keepFailed: Kee
 
 /** The record of a job that was ended from outside. None of its steps is reverted any more. */
 export const endedOutside = (record: JobRecord, now: number, keepFailed: KeepFailed): JobRecord => {
-  const { reverting: _reverting, ...ended } = record
+  const { reverting: _reverting, waits: _waits, ...ended } = record
   return { ...ended, fence: NO_FENCE, endedAt: now, keepMs: keepOf(record, keepFailed) }
 }
 

@@ -97,6 +97,8 @@ interface OwnFields {
   readonly run?: number
   /** See `JobPosting.hops`. */
   readonly hops?: number
+  /** How often the task was moved to the queue of another language. */
+  readonly forwards?: number
   /**
    * Earlier runs of a job that was run again by hand, the latest one first: this run continues the steps of the first
    * that has any.
@@ -290,7 +292,7 @@ const isFlag = (value: unknown): value is boolean => typeof value === "boolean"
 const isText = (value: unknown): value is string => typeof value === "string"
 const isIdText = (value: unknown): value is string => isText(value) && isId(value)
 const isWhole = (value: unknown): value is number => typeof value === "number" && Number.isSafeInteger(value)
-const isHops = (value: unknown): value is number => isWhole(value) && value >= 0
+const isWholeCount = (value: unknown): value is number => isWhole(value) && value >= 0
 const isRun = (value: unknown): value is number => isWhole(value) && value >= 1 && value <= MAX_RUNS
 const isRuns = (value: unknown): value is ReadonlyArray<number> =>
   Array.isArray(value) && value.length <= MAX_FROM && value.every((each) => Number.isInteger(each) && each > 0)
@@ -311,7 +313,8 @@ export const FIELDS: Readonly<Record<keyof OwnFields, Field>> = {
   peek: { ...field("peek", isIdText, ID), unknown: "refuse", unsupported: true },
   run: field("run", isRun, `must be a whole number from 1 to ${MAX_RUNS}`),
   from: field("from", isRuns, `must be a list of at most ${MAX_FROM} run numbers`),
-  hops: field("hops", isHops, "must be a whole number, 0 or more"),
+  hops: field("hops", isWholeCount, "must be a whole number, 0 or more"),
+  forwards: field("forwards", isWholeCount, "must be a whole number, 0 or more"),
   submittedAt: field("submittedAt", isMoment, "must be milliseconds since the epoch"),
   front: field("front", isFlag, "must be true or false"),
   ttlMs: field("ttlMs", isDuration, MILLISECONDS),

@@ -20,6 +20,7 @@ import { DEFAULT_PRIORITY, type Headers, type JobPosting, type Message, type Pro
 import type { MetaChange } from "./meta-patch.ts"
 import { isState, isTerminal, type State } from "./state.ts"
 import { byteLength } from "./text.ts"
+import type { Mailbox, Waits } from "./waits.ts"
 
 /** One change of state of a job. Its event id is `<run>.<n>`. */
 export interface Transition {
@@ -34,7 +35,7 @@ export interface Transition {
   /** The version of the application that this worker runs, where it was told. */
   readonly version?: string
   /**
-   * Why: `retry`, `handed-back`, `lease-lost`, `rerun`, `released`, `purged`, `stopped`, `outcome-refused`, or the reason of a
+   * Why: `retry`, `suspended`, `signalled`, `called`, `handed-back`, `lease-lost`, `rerun`, `released`, `purged`, `stopped`, `outcome-refused`, or the reason of a
    * failure.
    */
   readonly reason?: string
@@ -126,7 +127,7 @@ export interface Dependencies {
  * The record of a job. Times are milliseconds since the epoch. All fields but message, raw and follow-ups are plain
  * JSON.
  */
-export interface JobRecord {
+export interface JobRecord extends Mailbox {
   readonly id: string
   readonly task: string
   readonly meth: string | null
@@ -166,7 +167,9 @@ export interface JobRecord {
   readonly reverted?: true
   /** Names of the steps with a revert that were not reverted, although the job did not succeed. */
   readonly unreverted?: ReadonlyArray<string>
-  /** Publish key of the posting by which the job goes on (a retry): deliveries of older postings are over. */
+  /** What the job waits for while it is suspended. */
+  readonly waits?: Waits
+  /** Publish key of the posting by which the job goes on (a retry, or after a wait): deliveries of older postings are over. */
   readonly successor?: string
   readonly submittedAt: number
   readonly dueAt?: number
@@ -297,6 +300,7 @@ const withoutEarlierAttempt = (before: JobRecord): RecordDraft => {
     progress: _progress,
     endedAt: _ended,
     acked: _acked,
+    waits: _waits,
     // The attempt knows the meta data as it is now.
     metaChange: _change,
     ...kept
@@ -425,6 +429,8 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
     progress: _progress,
     reverting: _reverting,
     unreverted: _left,
+    waits: _waits,
+    signals: _signals,
     followUps = [],
     ...kept
   } = record

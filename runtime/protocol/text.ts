@@ -20,6 +20,12 @@ export const exactDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: t
 /** Bytes of a text in UTF-8. */
 export const byteLength = (text: string): number => encoder.encode(text).length
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: texts with these characters are refused
+const CONTROL = /[\u0000-\u001f\u007f]/
+
+/** Whether a text has control characters, or half a character. */
+export const isUnfitForName = (text: string): boolean => CONTROL.test(text) || !text.isWellFormed()
+
 /** The first `max` UTF-16 units of a text; one fewer where the last one would be the first half of a character. */
 export const beginning = (text: string, max: number): string => {
   if (text.length <= max) return text

@@ -9,7 +9,7 @@ import { MAX_PAGE } from "./bounds.ts"
 import { bounded, partly } from "./decisions.ts"
 import type { Descriptions } from "./description.ts"
 import { boolean, integer, list, text } from "./parameter.ts"
-import { MetaPatch } from "./service-schema.ts"
+import { MetaPatch, SignalBody } from "./service-schema.ts"
 import { Wait } from "./waiting.ts"
 
 const With = Schema.Array(Schema.Literals(["input", "attempts"])).annotate({
@@ -213,6 +213,18 @@ export const JOB_ROUTES = {
     },
     responses: [{ status: 204, description: "Forgotten" }, partly(Forgotten)],
     problems: ["job-exists", "gone"],
+  },
+  "POST /v1/jobs/{id}/signals/{name}": {
+    operation: "signalJob",
+    group: "Jobs",
+    summary: "Send a value to a job",
+    description:
+      "Its handler gets the value from `job.waitFor`, also if it comes there later; a job that waits for it continues. A body is optional. With the `key` of an earlier signal of the job the signal counts once.",
+    scope: "submit",
+    body: { "application/json": SignalBody },
+    // The caller may not read the job.
+    responses: [{ status: 204, description: "The signal is stored" }],
+    problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "already-terminal"],
   },
   "PATCH /v1/jobs/{id}/meta": {
     operation: "patchMeta",

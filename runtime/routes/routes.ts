@@ -41,7 +41,8 @@ type Nothing = Record<never, never>
 
 /** What fills the places in the path of an address. */
 type InPath<A> = (A extends `${string}{id}${string}` ? { readonly id: string } : Nothing) &
-  (A extends `${string}{board}${string}` ? { readonly board: string } : Nothing)
+  (A extends `${string}{board}${string}` ? { readonly board: string } : Nothing) &
+  (A extends `${string}{name}${string}` ? { readonly name: string } : Nothing)
 
 type InBody<A extends RouteAddress> =
   BodyOf<Routes[A]> extends undefined ? Nothing : { readonly body: BodyOf<Routes[A]> }

@@ -37,5 +37,12 @@ export const Info = Schema.Struct({
 export const Health = Schema.Struct({ status: Schema.Literal("ok") }).annotate({ identifier: "Health" })
 export const Readiness = Schema.Struct({ ready: Schema.Boolean }).annotate({ identifier: "Readiness" })
 
+export const SignalBody = Schema.Struct({
+  value: Schema.optionalKey(Schema.Unknown.annotate({ description: "What the handler gets; `null` if absent" })),
+  key: Schema.optionalKey(
+    Schema.String.annotate({ description: "Sent again with the same key, the signal counts once" }),
+  ),
+}).annotate({ identifier: "Signal" })
+
 /** The fields of `meta` to set; `null` removes one (RFC 7396). */
 export const MetaPatch = Schema.Record(Schema.String, Schema.Unknown).annotate({ identifier: "MetaPatch" })

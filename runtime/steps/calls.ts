@@ -16,12 +16,12 @@ import { Duration } from "../options/duration-field.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { RETRY_FIELDS, RETRY_RULE, retryHeader } from "../options/retry-policy.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
-import { byteLength } from "../protocol/text.ts"
+import { byteLength, isUnfitForName } from "../protocol/text.ts"
 import type { Trace } from "../tracing/trace.ts"
 import { TransportError } from "../transport/errors.ts"
 import { MAX_TIMER_MS, sleep } from "../transport/timers.ts"
 import { errorOf, failureNamed, failureOf } from "./failure.ts"
-import type { Noted, StepEntry, StepFailure } from "./page.ts"
+import type { Noted, StepEntry, StepFailure, WaitEntry } from "./page.ts"
 import type { Read } from "./pages.ts"
 
 // ── What a step may be ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,15 +49,15 @@ class InvalidStep extends Error {
   }
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: names with these characters are refused
-const CONTROL = /[\u0000-\u001f\u007f]/
+export const checkName = (name: unknown, field = "name"): void => {
+  if (typeof name !== "string" || name === "") refuseInput(field, "must be text")
+  else if (name.length * 3 > MAX_NAME_BYTES && byteLength(name) > MAX_NAME_BYTES)
+    refuseInput(field, `must have at most ${MAX_NAME_BYTES} bytes`)
+  else if (isUnfitForName(name)) refuseInput(field, "must be well-formed text without control characters")
+}
 
 export const checkCall = (name: unknown, run: unknown): void => {
-  if (typeof name !== "string" || name === "") refuseInput("name", "must be text")
-  else if (name.length * 3 > MAX_NAME_BYTES && byteLength(name) > MAX_NAME_BYTES)
-    refuseInput("name", `must have at most ${MAX_NAME_BYTES} bytes`)
-  else if (CONTROL.test(name) || !name.isWellFormed())
-    refuseInput("name", "must be well-formed text without control characters")
+  checkName(name)
   if (typeof run !== "function") refuseInput("run", "must be a function")
 }
 
@@ -150,6 +150,8 @@ const MAX_WAIT_MS = 600_000
 const REVERT_LIMIT_MS = 600_000
 const REVERT_RETRY = resolveRetry({ max: 5, baseMs: 1_000, maxMs: 60_000 }, undefined)
 
+export type BegunWait = Pick<WaitEntry, "step" | "until" | "signal" | "job"> & { readonly forMs?: number }
+
 /** What the steps of an attempt need of the worker. A write never settles once another delivery has the job. */
 export interface StepPort {
   /** Opens the journal and resolves with its entries, and with how many bytes it has. */
@@ -171,6 +173,15 @@ export interface StepPort {
   began(name: string, state: "started" | "reverting"): void
   /** Fires the job's signal where it was cancelled: the announcement of that may be late, or lost. */
   checkCancelled(): Promise<void>
+  /** Resolves once it is stored that the handler waits under this name. `forMs`: until that many milliseconds from now. */
+  wait(begun: BegunWait): Promise<void>
+  /**
+   * Called while the handler only waits. Resolves with the outcomes of the waits that are over, which are stored; with none if
+   * the job is to be suspended. A wait that is over in a moment is waited for in here.
+   */
+  rest(): Promise<ReadonlyArray<StepEntry>>
+  /** The handler is left, and its job continues in a later delivery. */
+  suspend(): void
   /** Called when every step that can be reverted is, or when a revert has failed for good. */
   finished(): Promise<void>
 }

@@ -6,15 +6,31 @@
 import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
 import { Ignore, Reject, Retry } from "../actor/job.ts"
-import { type EachOptions, type Revert, type Step, StepError, type StepOptions, type Steps } from "../actor/step.ts"
+import {
+  type CallFields,
+  type EachOptions,
+  type Revert,
+  type SignalWait,
+  type Step,
+  StepError,
+  type StepOptions,
+  type Steps,
+} from "../actor/step.ts"
 import { inLanes, WatchedPromise } from "../async/timers.ts"
+import { CallboardError } from "../errors.ts"
+import type { SubmissionFields } from "../jobs/submission/submission.ts"
+import { milliseconds, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
-import { refuseUnknown } from "../options/refuse.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { ofJsonForm } from "../protocol/codec/json.ts"
+import { isObject } from "../protocol/guards.ts"
+import { hash } from "../transport/job-store/hash.ts"
 import { sleep } from "../transport/timers.ts"
 import {
+  type BegunWait,
   type CallOptions,
   checkCall,
+  checkName,
   checkRoom,
   checkUse,
   EACH_OPTIONS,
@@ -24,8 +40,9 @@ import {
   planOf,
   StepCalls,
 } from "./calls.ts"
-import { errorOf } from "./failure.ts"
+import { errorOf, failureOf } from "./failure.ts"
 import { type Folded, fold, outcomeFor, type StepState, toRevert, unreverted } from "./fold.ts"
+import type { StepEntry } from "./page.ts"
 
 export interface EngineOptions extends CallOptions {
   /** Ends the wait for a handler that will not continue. */
@@ -36,6 +53,8 @@ export interface EngineOptions extends CallOptions {
   readonly hasReturned: boolean
   /** Whether the caller runs inside a hook of the job's method. */
   readonly isInHook: () => boolean
+  /** Submits a job that this one calls. A job of that id that is there already is left as it is. */
+  readonly submit: (task: string, fields: SubmissionFields) => Promise<void>
 }
 
 /** While steps are reverted: how long the handler must have reached no further step before the first step is reverted. */
@@ -46,6 +65,13 @@ const PATIENCE_MS = 1_000
 const MAX_REPLAY_MS = 30_000
 /** How long a cancelled handler that is no Effect may continue between two steps before its steps are reverted. */
 const HEED_MS = 10_000
+
+/** How long the handler must have begun nothing before it is left because all that it awaits is still to come. */
+const REST_MS = 10
+/** Pause before a store that cannot be reached is asked again. */
+const AGAIN_MS = 1_000
+/** The result of a called job must be kept for so long at least, since it is read when the caller continues. */
+const MIN_CALL_TTL_MS = 3_600_000
 
 const NEVER = new Promise<never>(() => undefined)
 
@@ -59,6 +85,12 @@ export class StepEngine {
   readonly #replays: Array<{ readonly order: number; readonly resolve: () => void }> = []
   readonly #failures: Array<{ readonly promise: WatchedPromise<unknown>; readonly cause: unknown }> = []
   readonly #waiters = new Set<() => void>()
+  /** The waits that the handler has come to and that are not over, by name. */
+  readonly #waits = new Map<string, (outcome: StepState) => void>()
+  /** Number of waits that the handler has come to and that are not stored yet. */
+  #entering = 0
+  #resting = false
+  #suspended = false
   #opening: Promise<Folded> | undefined
   #folded: Folded | undefined
   /**
@@ -90,16 +122,146 @@ export class StepEngine {
   readonly each: Steps["each"] = (name, items, run, options) =>
     this.#track(() => this.#each(name, items, run, options)) as Promise<never>
 
+  readonly sleep: Steps["sleep"] = async (name, time) => {
+    await this.#wait(name, () =>
+      time instanceof Date ? { until: timeOf(time) } : { forMs: milliseconds("time", time) },
+    )
+  }
+
+  readonly waitFor: Steps["waitFor"] = (name, options = {}) =>
+    this.#wait(name, () => awaitedOf(name, options)).then((form) =>
+      isObject(form) && "signal" in form ? ofJsonForm(structuredClone(form.signal)) : undefined,
+    ) as Promise<never>
+
+  readonly call: Steps["call"] = (name, task, fields = {}) =>
+    this.#wait(name, () => this.#submit(name, task, fields)).then(copyOf) as Promise<never>
+
+  /**
+   * Waits for the outcome of what is stored under this name; what `begin` resolves with is stored if the handler comes to it for
+   * the first time. Unlike a step it does not keep the handler from returning.
+   */
+  #wait(
+    name: string,
+    begin: () => Omit<BegunWait, "step"> | Promise<Omit<BegunWait, "step"> | StepState>,
+  ): Promise<unknown> {
+    const waiting = this.#enter(name, begin).then((state) => (state === undefined ? this.#park() : this.#replay(state)))
+    // A handler that has returned leaves it.
+    waiting.catch(() => undefined)
+    return waiting
+  }
+
+  /** `undefined`: the attempt was ended, or the handler has returned. */
+  async #enter(
+    name: string,
+    begin: () => Omit<BegunWait, "step"> | Promise<Omit<BegunWait, "step"> | StepState>,
+  ): Promise<StepState | undefined> {
+    this.#moves++
+    this.#entering++
+    let ended: Promise<StepState>
+    try {
+      checkName(name)
+      checkUse(name, this.#names, { step: this.#calls.isInside, hook: this.#options.isInHook() })
+      this.#names.add(name)
+      const steps = this.#names.size
+      const folded = this.#folded ?? (await this.open())
+      const known = outcomeFor(folded, name, this.#options.retries)
+      if (known !== undefined) return known
+      if (this.#mustStop || this.#returned) return undefined
+      checkRoom(name, steps, this.#calls.bytes)
+      if (!folded.waits.has(name)) {
+        const begun = await begin()
+        if ("state" in begun) return begun
+        await this.#options.port.wait({ step: name, ...begun })
+      }
+      if (this.#mustStop || this.#returned) return undefined
+      ended = new Promise((resolve) => this.#waits.set(name, resolve))
+    } finally {
+      this.#entering--
+      this.#moves++
+    }
+    void this.#rest()
+    return ended
+  }
+
+  /** Submits the called job; a refusal is the outcome of the call, and is stored. Waits while the transport cannot be reached. */
+  async #submit(name: string, task: string, fields: CallFields): Promise<Omit<BegunWait, "step"> | StepState> {
+    const { id, run, retries, port, submit } = this.#options
+    if (isObject(fields) && "id" in fields)
+      refuseInput("id", "must be absent: the id of a called job is made of its caller's")
+    const { resultTtl } = fields
+    const keptMs = resultTtl === undefined ? -1 : timeToLive("resultTtl", resultTtl)
+    if (keptMs >= 0 && keptMs < MIN_CALL_TTL_MS)
+      refuseInput("resultTtl", "must be an hour or more: the result is read when the caller continues")
+    const job = `call-${hash(`${id}/${run}/${retries}/${name}`)}`
+    for (;;) {
+      try {
+        await submit(task, { ...fields, id: job })
+        return { job }
+      } catch (cause) {
+        if (!(cause instanceof CallboardError)) throw cause
+        if (cause.code !== "transport-unavailable") {
+          const failure = failureOf(cause)
+          const noted = { step: name, at: Date.now(), took: 0, tries: 1 }
+          this.#calls.bytes = await port.note({ kind: "err", ...noted, failure, retries })
+          return { name, order: Number.MAX_SAFE_INTEGER, ...noted, state: "failed", revert: false, failure, retries }
+        }
+      }
+      await sleep(AGAIN_MS)
+      if (this.#mustStop) return { job }
+    }
+  }
+
+  /** Whether the handler awaits nothing but what is to come. */
+  get #isAtRest(): boolean {
+    const isIdle = this.#begun === 0 && this.#entering === 0 && this.#replays.length === 0
+    return this.#waits.size > 0 && isIdle && !this.#returned && !this.#mustStop
+  }
+
+  /** Suspends the job once the handler has come to rest. What has come by then is handed to the handler instead. */
+  async #rest(): Promise<void> {
+    if (this.#resting) return
+    this.#resting = true
+    let failed = false
+    while (this.#isAtRest) {
+      const moves = this.#moves
+      await sleep(failed ? AGAIN_MS : REST_MS)
+      if (moves !== this.#moves || !this.#isAtRest) continue
+      try {
+        const ended = await this.#options.port.rest()
+        this.#arrived(ended)
+        if (ended.length > 0 || moves !== this.#moves || !this.#isAtRest) continue
+        this.#suspended = true
+        this.#options.port.suspend()
+        this.#leave()
+      } catch (cause) {
+        if (!failed)
+          this.#options.log().warn("the job cannot be suspended now and waits in its worker", { cause: String(cause) })
+        failed = true
+      }
+    }
+    this.#resting = false
+  }
+
+  #arrived(ended: ReadonlyArray<StepEntry>): void {
+    for (const [at, state] of [...fold(ended).steps.values()].entries()) {
+      const resolve = this.#waits.get(state.name)
+      this.#waits.delete(state.name)
+      // They come after all that is known, in their own order.
+      resolve?.({ ...state, order: Number.MAX_SAFE_INTEGER - ended.length + at })
+    }
+  }
+
   /**
    * The part of the handler that still runs after the wait for it, or its attempt, was ended; `undefined` where nothing
    * runs. A handler that stays at a step never ends, so that only the functions of its steps are waited for.
    */
   pending(handler: Promise<unknown> | undefined): Promise<unknown> | undefined {
-    if (handler === undefined && this.#parked === 0) return undefined
-    const stays = () => this.#parked + this.#late > 0 && this.#calls.areOver
+    const staying = () => this.#parked + (this.#suspended ? this.#waits.size : 0)
+    if (handler === undefined && staying() === 0) return undefined
+    const stays = () => staying() + this.#late > 0 && this.#calls.areOver
     if (stays()) return undefined
     const left = this.#until(stays)
-    return handler === undefined || this.#parked > 0 ? left : Promise.race([handler, left])
+    return handler === undefined || staying() > 0 ? left : Promise.race([handler, left])
   }
 
   /**
@@ -115,6 +277,7 @@ export class StepEngine {
       if (!this.#options.isOver()) await this.#options.port.finished()
       return exit
     }
+    if (!this.#suspended) this.#waits.clear()
     await this.#until(() => (this.#mustStop ? this.#running === 0 || this.#options.isOver() : this.#begun === 0))
     if (this.#folded !== undefined && !this.#mustStop) await this.#options.port.checkCancelled()
     if (this.#mustStop || this.#isLeft) return exit
@@ -136,7 +299,7 @@ export class StepEngine {
   }
 
   get #mustStop(): boolean {
-    return this.#halted || this.#isEnding || this.#options.isOver()
+    return this.#halted || this.#suspended || this.#isEnding || this.#options.isOver()
   }
 
   #track<T>(work: () => Promise<T>): Promise<T> {
@@ -154,6 +317,7 @@ export class StepEngine {
     const ended = () => {
       this.#begun--
       this.#moves++
+      void this.#rest()
       this.#check()
     }
     const promise: WatchedPromise<T> = new WatchedPromise((resolve, reject) =>
@@ -278,6 +442,7 @@ export class StepEngine {
     const [next] = this.#replays.splice(at, 1)
     next?.resolve()
     if (this.#replays.length > 0) setImmediate(() => this.#replayNext())
+    else void this.#rest()
   }
 
   async #formOf({ value, large }: StepState): Promise<unknown> {
@@ -368,6 +533,20 @@ export class StepEngine {
       this.#waiters.add(waiter)
     })
   }
+}
+
+const timeOf = (time: Date): number => {
+  const at = time.getTime()
+  return Number.isFinite(at) ? at : refuseInput("time", "must be a valid date")
+}
+
+const WAIT_OPTIONS = { timeout: true, signal: true } satisfies Record<keyof SignalWait, true>
+
+const awaitedOf = (name: string, options: SignalWait): Omit<BegunWait, "step"> => {
+  refuseUnknown(options, WAIT_OPTIONS, "waitFor()")
+  const { timeout, signal = name } = options
+  checkName(signal, "signal")
+  return { signal, ...(timeout === undefined ? {} : { forMs: milliseconds("timeout", timeout) }) }
 }
 
 /** A stored result as the handler gets it: a copy, since neither the handler nor a try of the revert may change it. */

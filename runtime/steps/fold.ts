@@ -1,6 +1,6 @@
 /** Derives the state of each step from the entries of a journal. Pure. */
 import type { Reverting } from "../protocol/record.ts"
-import type { Entry, StepEntry, StepFailure } from "./page.ts"
+import type { Entry, StepEntry, StepFailure, WaitEntry } from "./page.ts"
 
 export interface StepState {
   readonly name: string
@@ -24,6 +24,10 @@ export interface StepState {
 
 export interface Folded {
   readonly steps: ReadonlyMap<string, StepState>
+  /** What the handler has begun to wait for and has not got, oldest first, by name. */
+  readonly waits: ReadonlyMap<string, WaitEntry>
+  /** Numbers of the signals that ended a wait. */
+  readonly taken: ReadonlySet<number>
   /** Why the steps are reverted; set once reverting has begun. */
   readonly ending: Reverting | undefined
   /** The highest fence of all deliveries that have opened the journal. */
@@ -42,6 +46,8 @@ const outcomeOf = (entry: Extract<StepEntry, { kind: "ok" | "err" }>, order: num
 
 export const fold = (entries: ReadonlyArray<Entry>): Folded => {
   const steps = new Map<string, StepState>()
+  const waits = new Map<string, WaitEntry>()
+  const taken = new Set<number>()
   let ending: Reverting | undefined
   let opened = ""
   let claims = 0
@@ -53,6 +59,13 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
       continue
     }
     claims = claimed
+    if (entry.kind === "wait") {
+      // The first one stands: a handler that comes to its wait again waits no longer than it was to.
+      if (!waits.has(entry.step)) waits.set(entry.step, entry)
+      continue
+    }
+    if (entry.kind === "ok" || entry.kind === "err") waits.delete(entry.step)
+    if (entry.kind === "ok" && entry.signal !== undefined) taken.add(entry.signal)
     if (entry.kind === "reverting") {
       // The first reason stands: a job whose steps are reverted because it failed is not cancelled afterwards.
       ending ??= entry.ending
@@ -68,7 +81,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
       steps.set(name, { ...before, ...after })
     }
   }
-  return { steps, ending, opened, claims }
+  return { steps, waits, taken, ending, opened, claims }
 }
 
 /**

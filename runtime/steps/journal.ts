@@ -92,11 +92,16 @@ export class Journal {
   }
 
   /**
-   * Opens the journal for this delivery: from then on every write of an earlier delivery is refused. Afterwards the
-   * journal may be closed. Fails for a page that cannot be read. The very first delivery of a job need not open it: its
-   * first write creates the first page, which is refused where another delivery has created it.
+   * Opens the journal for this delivery: from then on every write of an earlier delivery is refused. The outcomes of waits that
+   * `arrived` finds are stored by the same write. Afterwards the journal may be closed. Fails for a page that cannot be read.
+   * The very first delivery of a job need not open it: its first write creates the first page, which is refused where another
+   * delivery has created it.
    */
-  async open(at: number, claims: number): Promise<void> {
+  async open(
+    at: number,
+    claims: number,
+    arrived: (folded: Folded) => Promise<ReadonlyArray<Entry>> = async () => [],
+  ): Promise<void> {
     const { store, id, from = [], fence, by } = this.#options
     this.#opened = true
     for (let tried = 0; tried < OPENINGS; tried++) {
@@ -111,7 +116,9 @@ export class Journal {
         this.#folded = undefined
         this.#tail = read.tail
         this.#bytes = read.bytes
-        return this.folded.opened > fence ? undefined : this.#write([waiting({ kind: "open", fence, at, claims })])
+        if (this.folded.opened > fence) return undefined
+        const outcomes = await Promise.all((await arrived(this.folded)).map((entry) => this.#small(entry)))
+        return this.#writeAll([{ kind: "open", fence, at, claims } as const, ...outcomes].map(waiting))
       }).catch(closedBy)
       if (answer === undefined) return this.close("superseded")
       if (answer === "lost" || answer === "later-version") return this.close(answer)
@@ -126,11 +133,20 @@ export class Journal {
    */
   append(entry: Entry): Promise<void> {
     const { text } = waiting(entry)
-    if (entry.kind === "ok" && text.length > LARGE) {
-      const { value, ...rest } = entry
-      const large = JSON.stringify(value)
-      if (large.length > LARGE) return this.#putValue(large).then((stored) => this.append({ ...rest, ...stored }))
-    }
+    if (entry.kind === "ok" && text.length > LARGE && entry.large === undefined)
+      return this.#small(entry).then((small) => this.#enqueue(waiting(small)))
+    return this.#enqueue({ entry, text })
+  }
+
+  /** The entry, with its result under a key of its own if that is large. */
+  async #small(entry: Entry): Promise<Entry> {
+    if (entry.kind !== "ok" || entry.large !== undefined || entry.value === undefined) return entry
+    const { value, ...rest } = entry
+    const large = JSON.stringify(value)
+    return large.length > LARGE ? { ...rest, ...(await this.#putValue(large)) } : entry
+  }
+
+  #enqueue({ entry, text }: Waiting): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.closed !== undefined) return
       this.#queue.push({ entry, text, resolve, reject })
@@ -209,6 +225,16 @@ export class Journal {
       }
     }
     this.#writing = false
+  }
+
+  async #writeAll(entries: ReadonlyArray<Waiting>): Promise<number | Closed> {
+    let written = 0
+    while (written < entries.length) {
+      const answer = await this.#write(entries.slice(written))
+      if (typeof answer === "string") return answer
+      written += answer
+    }
+    return written
   }
 
   /**

@@ -10,19 +10,19 @@ import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { isoTime } from "../jobs/view.ts"
 import { hideAll, redactedText } from "../log/redaction.ts"
 import { refuseCursor } from "../options/refuse.ts"
-import { compact } from "../protocol/compact.ts"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import { parseTask } from "../protocol/headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { hash } from "../transport/job-store/hash.ts"
 import { fold, type StepState, unreverted } from "./fold.ts"
-import { decodePage, journalPrefix, OtherVersion, SHARDS, shardPrefix } from "./page.ts"
+import { decodePage, journalPrefix, OtherVersion, SHARDS, shardPrefix, type WaitEntry } from "./page.ts"
 import { keepAll, readJournal } from "./pages.ts"
 
 const Step = Schema.Struct({
   name: Schema.String,
-  state: Schema.Literals(["done", "failed", "reverted", "revert-failed"]),
-  at: Schema.String.annotate({ description: "When it ended" }),
+  state: Schema.Literals(["done", "failed", "reverted", "revert-failed", "waiting"]),
+  at: Schema.String.annotate({ description: "When it ended, or when its wait began" }),
   took: Schema.Finite.annotate({ description: "In seconds, including its retries" }),
   tries: Schema.Int,
   revert: Schema.optionalKey(Schema.Literal(true).annotate({ description: "It can be reverted" })),
@@ -30,6 +30,9 @@ const Step = Schema.Struct({
     Schema.String.annotate({ description: "Its result as JSON, cut to 1,024 characters; `***` if it is hidden" }),
   ),
   large: Schema.optionalKey(Schema.Literal(true).annotate({ description: "Its result is too large to show" })),
+  until: Schema.optionalKey(Schema.String.annotate({ description: "When its wait ends at the latest" })),
+  signal: Schema.optionalKey(Schema.String.annotate({ description: "The signal for which it waits" })),
+  job: Schema.optionalKey(Schema.String.annotate({ description: "The job for whose end it waits" })),
   error: Schema.optionalKey(
     Schema.Struct({ name: Schema.String, message: Schema.String }).annotate({
       description: "Why it failed, or why it could not be reverted",
@@ -38,8 +41,8 @@ const Step = Schema.Struct({
 })
 
 /**
- * A page of the durable steps of a job, in the order in which their outcomes were stored. Steps that are under way are
- * not listed.
+ * A page of the durable steps of a job, in the order in which their outcomes were stored; on the last page, after them, what its
+ * handler waits for. Steps that are under way are not listed.
  */
 export const StepPage = Schema.Struct({
   run: Schema.Int,
@@ -84,12 +87,14 @@ export const stepsOf = async (
   const redact = await redactionOf(store, record)
   const steps = rest.slice(0, limit)
   const last = steps.at(-1)
+  const isLast = rest.length <= limit
+  const waits = isLast && !isTerminal(record.state) ? [...folded.waits.values()].map(waitView) : []
   const left = record.state === "failed" || record.state === "cancelled" ? unreverted(folded) : []
   return {
     run: record.run,
-    steps: steps.map((step) => stepView(step, redact)),
+    steps: [...steps.map((step) => stepView(step, redact)), ...waits],
     ...(left.length === 0 ? {} : { unreverted: left }),
-    ...(last === undefined || rest.length <= limit ? {} : { next: cursorOf(journal, last.order) }),
+    ...(last === undefined || isLast ? {} : { next: cursorOf(journal, last.order) }),
   }
 }
 
@@ -108,6 +113,15 @@ const stepView = (step: StepState, redact: ReturnType<typeof hideAll>): typeof S
     ...(why === undefined ? {} : { error: { name: why.names[0] ?? "Error", message: why.message } }),
   }
 }
+
+const waitView = ({ step, at, until, signal, job }: WaitEntry): typeof Step.Type => ({
+  name: step,
+  state: "waiting",
+  at: isoTime(at),
+  took: 0,
+  tries: 0,
+  ...compact({ until: ifGiven(until, isoTime), signal, job }),
+})
 
 /** The redaction of the job's method. Hides everything where it cannot be read. */
 const redactionOf = async (store: Connection["store"], { task, meth, message }: JobRecord) => {

@@ -39,13 +39,32 @@ export interface Noted {
  * `revert`: the step has a function that reverts it.
  */
 export type StepEntry =
-  | (Noted & { readonly kind: "ok"; readonly revert?: true; readonly value?: unknown } & Partial<LargeValue>)
+  | (Noted & {
+      readonly kind: "ok"
+      readonly revert?: true
+      readonly value?: unknown
+      /** Number of the signal that ended a wait. */
+      readonly signal?: number
+    } & Partial<LargeValue>)
   | (Noted & { readonly kind: "err"; readonly revert?: true; readonly failure: StepFailure; readonly retries: number })
   | (Noted & { readonly kind: "reverted" })
   | (Noted & { readonly kind: "revert-failed"; readonly failure: StepFailure })
 
+/** The handler has begun to wait: until a time, for a signal, or for the end of a job. */
+export interface WaitEntry {
+  readonly kind: "wait"
+  /** Name of the wait, which no step has. */
+  readonly step: string
+  /** Milliseconds since the epoch, by the clock of the transport. */
+  readonly at: number
+  readonly until?: number
+  readonly signal?: string
+  readonly job?: string
+}
+
 export type Entry =
   | StepEntry
+  | WaitEntry
   /**
    * A delivery has opened the journal. `claims`: how often the job was claimed since its last outcome, this claim
    * included.
@@ -56,9 +75,11 @@ export type Entry =
 
 /** Begins every page, so that another version refuses it instead of misreading it. */
 const PAGE_VERSION = 2
+/** Version of a page with a wait, which versions before this one do not know. */
+const WAITS_VERSION = 3
 
 export interface Page {
-  readonly v: typeof PAGE_VERSION
+  readonly v: typeof PAGE_VERSION | typeof WAITS_VERSION
   /** Name of the writer, an id; no two deliveries or processes have the same one. */
   readonly by: string
   /** Number of the writer's write. It shows whether a write whose answer was lost was stored. */
@@ -127,20 +148,23 @@ export const fill = (
 
 const ENTRIES = `,"entries":[`
 const ENDED = `,"ended":true`
+const WAIT = `{"kind":"wait"`
 
 export const encodePage = (
   { by, n, sealed, ended }: Pick<Page, "by" | "n"> & { readonly sealed?: boolean; readonly ended?: boolean },
   entries: string,
 ): Uint8Array => {
   const flags = `${sealed ? `,"sealed":true` : ""}${ended ? ENDED : ""}`
-  return encoder.encode(`{"v":${PAGE_VERSION},"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
+  const version = entries.includes(WAIT) ? WAITS_VERSION : PAGE_VERSION
+  return encoder.encode(`{"v":${version},"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
 }
 
 /** A page with the mark that its job has ended; `undefined` where it has it already. The entries are not parsed. */
 export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
   const text = decoder.decode(bytes)
   const at = text.indexOf(ENTRIES)
-  if (!text.startsWith(`{"v":${PAGE_VERSION},`) || at < 0) throw new OtherVersion()
+  const isKnown = [PAGE_VERSION, WAITS_VERSION].some((version) => text.startsWith(`{"v":${version},`))
+  if (!isKnown || at < 0) throw new OtherVersion()
   const head = text.slice(0, at)
   return head.endsWith(ENDED) ? undefined : encoder.encode(`${head}${ENDED}${text.slice(at)}`)
 }
@@ -148,7 +172,7 @@ export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
 const isPage = (value: unknown): value is Page =>
   isObject(value) &&
   "v" in value &&
-  value.v === PAGE_VERSION &&
+  (value.v === PAGE_VERSION || value.v === WAITS_VERSION) &&
   "by" in value &&
   typeof value.by === "string" &&
   "entries" in value &&
@@ -166,7 +190,7 @@ export class OtherVersion extends CallboardError {
   constructor() {
     super(
       "unsupported",
-      `a page of the job's journal does not have version ${PAGE_VERSION}, which this Callboard reads: use the version of Callboard that wrote it, or run the job again from the start`,
+      `a page of the job's journal does not have version ${PAGE_VERSION} or ${WAITS_VERSION}, which this Callboard reads: use the version of Callboard that wrote it, or run the job again from the start`,
     )
   }
 }

@@ -7,8 +7,10 @@ import { type ActorDefinition, checkActor } from "../actor/actor.ts"
 import { connect } from "../client/client.ts"
 import { builtin } from "../connection/builtin.ts"
 import type { JobView } from "../jobs/view.ts"
+import type { DurationInput } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
+import { decoder } from "../protocol/text.ts"
 import { serve } from "../service/serve.ts"
 import type { Driver, Plugin } from "../transport/driver.ts"
 import { TransportError } from "../transport/errors.ts"
@@ -40,8 +42,18 @@ export interface CrashOptions<Seen> {
    * false.
    */
   readonly freeze?: boolean | undefined
+  /** Longest virtual time of a run: seconds, or text such as `"3 days"`. Defaults to an hour. */
+  readonly within?: DurationInput | undefined
+  /** Signals that are sent to the job, each once the outcome of the step `after` is stored; without it before the job begins. */
+  readonly signals?: ReadonlyArray<CrashSignal> | undefined
   /** Wraps the driver, for tests that must notice a fault in it. */
   readonly wrap?: ((driver: Driver) => Driver) | undefined
+}
+
+export interface CrashSignal {
+  readonly name: string
+  readonly value?: unknown
+  readonly after?: string | undefined
 }
 
 const CRASH_OPTIONS = {
@@ -51,6 +63,8 @@ const CRASH_OPTIONS = {
   look: true,
   cancelAt: true,
   freeze: true,
+  within: true,
+  signals: true,
   wrap: true,
 } satisfies Readonly<Record<keyof CrashOptions<unknown>, true>>
 
@@ -84,18 +98,43 @@ export const crashEverywhere = async <Seen>(
 
 const runWith = async <Seen>(
   actor: ActorDefinition,
-  { method, input, begin, look, cancelAt, freeze, wrap = (driver) => driver }: CrashOptions<Seen>,
+  options: CrashOptions<Seen>,
   dyingAt: number,
   when: "before" | "after",
 ): Promise<CrashEnd<Seen> & { readonly writes: number }> => {
+  const { method, input, begin, look, cancelAt, freeze, within = "1 hour", signals = [] } = options
+  const { wrap = (driver: Driver) => driver } = options
   begin?.()
   const board = `crash://${newBoardName()}?lease=1`
   // Modules that load lazily are loaded first, since a virtual clock does not wait for them.
   const memory = await builtin.memory()
   let writes = 0
   let cancel: (() => Promise<unknown>) | undefined
+  const unsent = new Set(signals)
+  let send: ((signal: CrashSignal) => Promise<unknown>) | undefined
+  /** Sends the signals that follow a step whose outcome is stored by now. */
+  const sendAfter = (stored: string): void => {
+    for (const signal of unsent) {
+      if (signal.after === undefined || !stored.includes(`"step":${JSON.stringify(signal.after)}`)) continue
+      unsent.delete(signal)
+      void send?.(signal)
+    }
+  }
   const died = Promise.withResolvers<void>()
   const thawed = Promise.withResolvers<void>()
+  /** Sends the signals that follow what is stored. */
+  const observed = (driver: Driver): Driver =>
+    overriding(driver, {
+      store: overriding(driver.store, {
+        write: async (operations) => {
+          const written = await driver.store.write(operations)
+          if (written === "conflict") return written
+          for (const { key, value } of operations)
+            if (key.startsWith("flow/") && value !== null) sendAfter(decoder.decode(value))
+          return written
+        },
+      }),
+    })
   /** Counts the writes of the job, and dies at one of them. */
   const mortal = (driver: Driver): Driver => {
     let isDead = false
@@ -161,13 +200,15 @@ const runWith = async <Seen>(
   const client = await clock.until(connect(board, { transports: { crash: plugin((driver) => driver) } }))
   const job = await clock.until(client.submit(actor.name, { meth: method, ...compact({ input }) }))
   cancel = () => job.cancel().catch(() => undefined)
-  const workers = [await hire("first", mortal)]
-  const outcome = job.outcome({ timeout: 3_600 })
-  await clock.until(Promise.race([outcome, died.promise]))
+  send = ({ name, value }) => job.signal(name, value).catch(() => undefined)
+  for (const signal of unsent) if (signal.after === undefined) await clock.until(send(signal))
+  const workers = [await hire("first", (driver) => mortal(observed(driver)))]
+  const outcome = job.outcome({ timeout: within })
+  await clock.until(Promise.race([outcome, died.promise]), { within })
   // The writes of the second worker are not counted.
   const cut = writes
-  workers.push(await hire("second", (driver) => driver))
-  await clock.until(outcome)
+  workers.push(await hire("second", observed))
+  await clock.until(outcome, { within })
   thawed.resolve()
   await clock.advance("10 seconds")
   const view = await clock.until(job.find())

@@ -37,7 +37,7 @@ import { collectLog, type LogLine } from "./log.ts"
 import { observedTransport, type SubmittedTask } from "./observed-transport.ts"
 import type { VirtualClock } from "./virtual-clock.ts"
 
-export { type CrashEnd, type CrashOptions, crashEverywhere } from "./crashes.ts"
+export { type CrashEnd, type CrashOptions, type CrashSignal, crashEverywhere } from "./crashes.ts"
 export type { LogLine } from "./log.ts"
 export type { SubmittedTask } from "./observed-transport.ts"
 export {

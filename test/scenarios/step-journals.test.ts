@@ -220,7 +220,7 @@ test("a job whose journal a later version has written is handed back until a wor
         run: async (_input: unknown, job: Job) => {
           await job.step("a", () => void ran.push("a"))
           if (job.retries === 0) {
-            await rewrite((text) => text.replace('{"v":2,', '{"v":3,'))
+            await rewrite((text) => text.replace('{"v":2,', '{"v":4,'))
             throw new Declined("again")
           }
           await job.step("b", () => void ran.push("b"))
@@ -244,7 +244,7 @@ test("a job whose journal a later version has written is handed back until a wor
   await expect(client.steps(job.id)).rejects.toMatchObject({ code: "unsupported" })
   const sweep = new JournalSweep()
   for (let shard = 0; shard < 16; shard++) await sweep.round(client.connection)
-  await rewrite((text) => text.replace('{"v":3,', '{"v":2,'))
+  await rewrite((text) => text.replace('{"v":4,', '{"v":2,'))
   expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded" })
   expect(ran).toEqual(["a", "b"])
   expect(await job.find()).toMatchObject({ retries: 1 })

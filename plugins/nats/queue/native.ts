@@ -24,7 +24,7 @@ const JSON_HEADERS: ReadonlySet<string> = new Set([
  * Fields of the `callboard` header that workers and clients of Callboard's count, or write beside other entries: a task that comes
  * from elsewhere is the first of its job, and belongs to nothing.
  */
-const WRITTEN_HERE = ["run", "hops", "from", "attempted", "after", "member", "chord", "link"]
+const WRITTEN_HERE = ["run", "hops", "forwards", "from", "attempted", "after", "member", "chord", "link"]
 
 /** Headers that are properties of a task, in small letters: many clients write `Content-Type`. */
 const PROPERTIES: ReadonlyMap<string, string> = new Map([
@@ -122,7 +122,10 @@ const historyIn = (headers: ReadonlyMap<string, unknown>): string | undefined =>
 }
 
 const isUnsaid = (name: string, value: unknown): boolean =>
-  value === undefined || value === null || (name === "run" && value === 1) || (name === "hops" && value === 0)
+  value === undefined ||
+  value === null ||
+  (name === "run" && value === 1) ||
+  ((name === "hops" || name === "forwards") && value === 0)
 
 /** A value that is no JSON stays as it is: as text it is refused by the name of its header. */
 const valueOf = (name: string, text: string): unknown => {

@@ -18,7 +18,7 @@ import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
 import { localTime, oneLine, stateText } from "../format.ts"
 import { interruptible, notDone } from "../going-on.ts"
-import { fullId, ID_HELP } from "../input.ts"
+import { fullId, ID_HELP, jsonOf } from "../input.ts"
 import { runs } from "../invocation.ts"
 import type { Output } from "../output.ts"
 import { statesOf } from "./jobs.ts"
@@ -103,6 +103,27 @@ export const addCancel = (program: Command): void => {
       }
       return decideAll(client, output, command.args, cancel, "cancelled")
     })
+  })
+}
+
+/** `callboard signal ID NAME [VALUE]`: sends a value to a job. */
+export const addSignal = (program: Command): void => {
+  const command = program
+    .command("signal")
+    .description("send a value to a job whose handler waits for it, or will")
+    .argument("<id>", ID_HELP)
+    .argument("<name>", "name of the signal")
+    .argument("[value]", "JSON, @file, or - for standard input")
+    .option("--key <key>", "sent again with the same key, the signal counts once")
+  runs(command, async ({ output, withClient }) => {
+    const [id = "", name = "", text] = command.args
+    const { key } = command.opts<{ readonly key?: string }>()
+    const value = text === undefined ? undefined : await jsonOf("the value", text)
+    const send = async (job: JobHandle) => {
+      await job.signal(name, value, compact({ key }))
+      return undefined
+    }
+    return withClient((client) => decideAll(client, output, [id], send, "signalled"))
   })
 }
 

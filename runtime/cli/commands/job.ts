@@ -88,16 +88,27 @@ const runsReport = (runs: ReadonlyArray<RunView>, { width }: Page): string =>
         width,
       )
 
+const waitText = ({ signal, job, until }: Pick<StepPage["steps"][number], "signal" | "job" | "until">): string =>
+  [
+    ...(signal === undefined ? [] : [`for the signal ${oneLine(signal, 60)}`]),
+    ...(job === undefined ? [] : [`for the job ${job}`]),
+    ...(until === undefined ? [] : [`until ${localTime(until)}`]),
+  ].join(", ")
+
 const stepsReport = (steps: StepPage["steps"], { width }: Page): string =>
   steps.length === 0
     ? "no step has ended yet"
     : columns(
-        steps.map(({ name, state, took, tries, value, large, error }) => [
+        steps.map(({ name, state, took, tries, value, large, error, ...wait }) => [
           oneLine(name, 60),
           state,
-          spanText(took * 1_000),
-          tries === 1 ? "" : `${tries} tries`,
-          error === undefined ? (value ?? (large ? "(large)" : "")) : oneLine(`${error.name}: ${error.message}`, 200),
+          state === "waiting" ? "" : spanText(took * 1_000),
+          tries <= 1 ? "" : `${tries} tries`,
+          state === "waiting"
+            ? waitText(wait)
+            : error === undefined
+              ? (value ?? (large ? "(large)" : ""))
+              : oneLine(`${error.name}: ${error.message}`, 200),
         ]),
         width,
       )

@@ -6,10 +6,11 @@ import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
+import { isSuspended } from "../../protocol/waits.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
+import { startedNow } from "../outcome/run-now.ts"
 import { goneError } from "../tracking/finding.ts"
 import { type Check, decide, removeOwnEdges } from "./decide.ts"
-import { startedNow } from "./rerun.ts"
 
 export interface CancelOptions {
   /**
@@ -64,7 +65,7 @@ export const toBeReverted = (record: JobRecord, at: number): ReturnType<Paramete
   // Its steps are being reverted already.
   if (record.reverting !== undefined) return undefined
   const wanted = { ...record, reverting: { why: "cancelled" } as const }
-  const soon = record.state === "scheduled" ? startedNow(wanted, at) : undefined
+  const soon = record.state === "scheduled" || isSuspended(record) ? startedNow(wanted, at) : undefined
   return soon ?? { record: step(wanted, { at, state: record.state, reason: "cancelling" }) }
 }
 

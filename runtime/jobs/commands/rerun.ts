@@ -4,13 +4,13 @@ import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { partsIn } from "../../protocol/chord.ts"
 import { MAX_FROM, parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
-import { FRONT_LEVEL, type JobPosting, type Message, publishKey } from "../../protocol/message.ts"
+import { FRONT_LEVEL, type JobPosting, type Message } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Decision } from "../../transport/job-store/transport.ts"
 import { lookAtChord } from "../dependencies/chord-sweep.ts"
 import { reopenChord, reopenMember } from "../dependencies/chords.ts"
+import { startedNow } from "../outcome/run-now.ts"
 import { findRecord, goneError } from "../tracking/finding.ts"
 import { type Check, decide } from "./decide.ts"
 
@@ -26,7 +26,7 @@ export interface RetryOptions {
 const nextRun = (record: JobRecord, message: Message, run: number, now: number, fromStart: boolean): JobPosting => {
   const parsed = parseTask(message)
   const task = Result.map(parsed, (before) => {
-    const { hops: _hops, from = [], ...own } = before.own
+    const { hops: _hops, forwards: _forwards, from = [], ...own } = before.own
     const kept = fromStart ? {} : { from: [record.run, ...from].slice(0, MAX_FROM) }
     return { ...before, eta: null, expires: null, retries: 0, own: { ...own, ...kept, run, submittedAt: now } }
   })
@@ -144,21 +144,6 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
   })
 
 /**
- * The same task, due now. It counts as later than the scheduled one, by `hops`: so the scheduled one is dropped where
- * both are found.
- */
-const dueNow = ({ id, queue, front }: JobRecord, message: Message): JobPosting => {
-  const posting = Result.flatMap(parseTask(message), (task) => {
-    const now = { ...task, eta: null, own: { ...task.own, hops: (task.own.hops ?? 0) + 1 } }
-    return postingOfTask(now, { ...message, headers: renderCompact(now) }, queue)
-  })
-  // Whether the task goes before every priority may be a rule of its method. The message does not hold it, but the
-  // record does.
-  if (Result.isSuccess(posting)) return front ? { ...posting.success, level: FRONT_LEVEL } : posting.success
-  throw new CallboardError("unsupported", `job ${id} cannot be posted again: ${posting.failure.message}`, { id })
-}
-
-/**
  * Puts a job that is scheduled, also for its next attempt, into its queue at once. One that is in its queue stays as it is. Fails
  * with `job-exists` while it runs or waits for other jobs, with `already-terminal`, `gone` and `not-found`.
  */
@@ -179,23 +164,3 @@ export const runJobNow = (connection: Connection, id: string): Promise<JobRecord
     }
     return startedNow(record, Date.now())
   })
-
-/** Posts the task of a scheduled job anew, due now; `undefined` where its task is not kept. */
-export const startedNow = (record: JobRecord, at: number): Omit<Decision, "id" | "expect"> | undefined => {
-  const { message } = record
-  if (message === undefined) return undefined
-  const posting = dueNow(record, message)
-  const { dueAt: _due, message: _message, followUps = [], ...kept } = record
-  const others = followUps.filter((each) => each.id !== record.id)
-  return {
-    record: {
-      ...step(kept, { at, state: "queued", reason: "run-now" }),
-      fence: NO_FENCE,
-      successor: publishKey(posting),
-      // Whoever finds the scheduled task, or no task, posts this one: this process may die before it does.
-      followUps: [...others, posting],
-    },
-    withdraw: true,
-    post: [posting],
-  }
-}

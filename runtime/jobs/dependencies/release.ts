@@ -10,10 +10,12 @@ import { advance, type ParentOutcome, parentOutcomeOf } from "../../protocol/dep
 import { type KeepFailed, keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { isSuspended } from "../../protocol/waits.ts"
 import type { Decision, Found } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { postMissing } from "../outcome/follow-ups.ts"
 import { lostJobFailure } from "../outcome/lost-job.ts"
+import { startedNow } from "../outcome/run-now.ts"
 import { findAll } from "../tracking/finding.ts"
 import { findPromised } from "../tracking/promises.ts"
 import { type Edge, edgePrefixOf, parseEdge, removeEdges } from "./edges.ts"
@@ -56,13 +58,14 @@ const PAGE = 500
 const PARENTS_AT_A_TIME = 32
 
 /**
- * Releases or fails the jobs that wait for these parents, and the jobs that wait for a job that fails by that. A parent
- * that is cancelled or has not ended changes nothing. Resolves with the records of the jobs that have failed by that. Fails as
- * the transport does; the sweep repeats what was not done.
+ * Releases or fails the jobs that wait for these parents, and the jobs that wait for a job that fails by that; jobs that have
+ * called one of them continue. A parent that has not ended changes nothing, and one that is cancelled only jobs that called it.
+ * Resolves with the records of the jobs that have failed by that. Fails as the transport does; the sweep repeats what was not
+ * done.
  */
 export const release = async (connection: Connection, endings: ParentOutcomes): Promise<ReadonlyArray<JobRecord>> => {
   const failed: Array<JobRecord> = []
-  const known = new Map([...endings].filter(([, ending]) => ending !== "open" && ending !== "cancelled"))
+  const known = new Map([...endings].filter(([, ending]) => ending !== "open"))
   const open: Array<{ readonly parent: string; readonly after?: string }> = [...known.keys()].map((parent) => ({
     parent,
   }))
@@ -214,10 +217,13 @@ interface Step {
 export const isPermanent = ({ reason }: TransportError): boolean =>
   reason === "too-large" || reason === "invalid" || reason === "unsupported"
 
-/** Edges of the job to parents that it does not wait for any more. */
-const obsoleteEdges = ({ state, after }: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
-  const waiting = new Set(state === "deferred" ? after?.waiting : [])
-  return [...endings.keys()].filter((parent) => !waiting.has(parent)).map((parent) => ({ parent, child }))
+/** Edges of the job to parents that it does not wait for any more. A job that runs may be about to wait for jobs that it has called. */
+const obsoleteEdges = (record: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
+  const { state, after, waits } = record
+  const waiting = new Set(state === "deferred" ? after?.waiting : isSuspended(record) ? waits?.jobs : [])
+  return [...endings.keys()]
+    .filter((parent) => (state === "started" ? after?.ids.includes(parent) === true : !waiting.has(parent)))
+    .map((parent) => ({ parent, child }))
 }
 
 const changeOf = (
@@ -226,6 +232,11 @@ const changeOf = (
   { endings, refusals }: Moving,
 ): Decision | undefined => {
   const now = Date.now()
+  if (isSuspended(record)) {
+    const hasEnded = record.waits?.jobs?.some((id) => (endings.get(id) ?? "open") !== "open")
+    const next = hasEnded ? startedNow(record, now, "called") : undefined
+    return next && { id: record.id, expect: revision, ...next }
+  }
   const next = advance(record, endings, now)
   if (next === undefined) return undefined
   const at = { id: record.id, expect: revision }

@@ -31,6 +31,7 @@ import { DUPLICATE_ID, type State } from "../../protocol/state.ts"
 import { cut, encoder } from "../../protocol/text.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
+import type { Waits } from "../../protocol/waits.ts"
 import type { JobDelivery, Settlement } from "../../transport/job-store/transport.ts"
 import { digestOf } from "../same-task.ts"
 import { fingerprintOf } from "./fingerprint.ts"
@@ -108,6 +109,7 @@ export const succeeded = (attempt: Attempt, result: unknown, followUps: Readonly
     keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
     digest: digestIn(attempt),
   }
+  if (ended.signals !== undefined) delete ended.signals
   const end: { -readonly [Field in keyof Settlement]: Settlement[Field] } = {
     token: attempt.token,
     record: ended,
@@ -202,7 +204,7 @@ const followed = ({ trace }: Attempt): Pick<OwnHeaders, "attempted"> =>
 /** The message of a job's next run: no retries used; `expires` was about the first one. */
 const nextRun = (attempt: Attempt, repeat: RepeatHeader, run: number, due: number | undefined): Message => {
   const { message } = attempt.posting
-  const { from: _from, ...before } = attempt.task.own
+  const { from: _from, hops: _hops, forwards: _forwards, ...before } = attempt.task.own
   const own: OwnHeaders = {
     ...before,
     run,
@@ -283,6 +285,25 @@ export const reverting = (attempt: Attempt, reverting: Reverting): Settlement =>
   then: { kind: "hand-back", delay: 0 },
 })
 
+/** The job continues, in the same attempt, once what it waits for has come. */
+export const suspended = (attempt: Attempt, waits: Waits): Settlement => {
+  const { worker: _worker, ...record } = attempt.record
+  const waitMs = Math.max(1, waits.until - (attempt.dueFrom ?? attempt.now))
+  return goneOn(
+    attempt,
+    { ...record, waits, attempt: Math.max(0, record.attempt - 1) },
+    (due) => nextPart(attempt, due),
+    { reason: "suspended", run: record.run, waitMs, front: attempt.posting.level >= FRONT_LEVEL },
+  )
+}
+
+/** The message with which a suspended job continues: one hop more. A job that has begun does not expire. */
+const nextPart = (attempt: Attempt, due: number | undefined): Message => {
+  const { message } = attempt.posting
+  const own: OwnHeaders = { ...attempt.task.own, ...followed(attempt), hops: (attempt.task.own.hops ?? 0) + 1 }
+  return { ...message, headers: { ...message.headers, expires: null, eta: etaOf(due), [OWN_HEADER]: own } }
+}
+
 /** The next run of a repeating job, `waitMs` from now. Callbacks are submitted only after the last run. */
 export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number, result: unknown): Settlement => {
   const { posting, now, task } = attempt
@@ -314,7 +335,8 @@ export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number,
 /** Moves a task to the queue of another language's workers. */
 export const forwarded = (attempt: Attempt, queue: string): Settlement => {
   const { message } = attempt.posting
-  const own: OwnHeaders = { ...attempt.task.own, hops: (attempt.task.own.hops ?? 0) + 1 }
+  const { hops = 0, forwards = 0 } = attempt.task.own
+  const own: OwnHeaders = { ...attempt.task.own, hops: hops + 1, forwards: forwards + 1 }
   const posting = repost(
     { ...message, headers: { ...message.headers, [OWN_HEADER]: own } },
     queue,
@@ -397,7 +419,7 @@ export const unreadable = (
  */
 export const duplicate = (attempt: Attempt, by: JobRecord): Settlement => {
   const { posting, task, now } = attempt
-  const { run: _run, hops: _hops, from: _from, attempted: _attempted, ...rest } = task.own
+  const { run: _run, hops: _hops, forwards: _forwards, from: _from, attempted: _attempted, ...rest } = task.own
   const { after: _after, member: _member, chord: _chord, link: _link, ...own } = rest
   const made = JSON.stringify([posting.id, posting.run, posting.retries, task.task, task.meth, digestIn(attempt)])
   const id = `duplicate-${digestOf(encoder.encode(made))}`

@@ -84,7 +84,9 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     orUnknown(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
   const [parents, paused, queueLimit, keys, living, actors, stats, reserved, postponements, waiting] =
     await Promise.all([
-      record.state === "deferred" ? orUnknown(parentsOf(connection, record)) : undefined,
+      record.state === "deferred" || record.waits?.jobs !== undefined
+        ? orUnknown(parentsOf(connection, record))
+        : undefined,
       orUnknown(pausedQueues(store)),
       orUnknown(QUEUE_LIMITS.get(store, record.queue)),
       orUnknown(suspensions(store)),
@@ -112,8 +114,11 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   }
 }
 
-const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<NonNullable<WaitFacts["parents"]>> => {
-  const ids = (after?.waiting ?? []).slice(0, MAX_PARENTS_SHOWN)
+const parentsOf = async (
+  { jobs }: Connection,
+  { after, waits }: JobRecord,
+): Promise<NonNullable<WaitFacts["parents"]>> => {
+  const ids = (waits?.jobs ?? after?.waiting ?? []).slice(0, MAX_PARENTS_SHOWN)
   const states = await findAll(jobs, ids, ({ record }) => (record.tombstone ? undefined : record.state))
   return ids.map((id) => {
     const state = states.get(id)

@@ -18,6 +18,8 @@ const CAUSES = [
   "worker-lost",
   "overdue",
   "waiting-for-jobs",
+  "waiting-for-signal",
+  "sleeping",
   "scheduled",
   "retrying",
   "queue-paused",

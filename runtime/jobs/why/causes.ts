@@ -13,6 +13,7 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { didYouMean } from "../../protocol/suggest.ts"
 import { isExpired } from "../../protocol/time.ts"
+import { isSuspended } from "../../protocol/waits.ts"
 import { MAX_PARENTS_SHOWN, type WaitCause, type WaitFacts } from "./cause.ts"
 
 /** Never empty. */
@@ -22,7 +23,7 @@ export const causesOf = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   const running = runningOn(facts)
   if (running !== undefined) return [running]
   if (isExpired(record.expiresAt, facts.now) && record.state !== "started" && !record.reverts) return [overdue(record)]
-  const later = deferred(facts) ?? timed(facts)
+  const later = deferred(facts) ?? suspended(facts) ?? timed(facts)
   const obstacles = obstaclesOf(facts)
   if (later !== undefined) return [later, ...obstacles]
   const causes = [...withNotes(obstacles, facts), ...turn(facts)]
@@ -213,6 +214,31 @@ const deferred = ({ record, parents = [] }: WaitFacts): WaitCause | undefined =>
     jobs,
     waiting: shown.slice(0, MAX_PARENTS_SHOWN),
   }
+}
+
+/** Its handler waits: for jobs that it has called, for a signal, or for a time. */
+const suspended = ({ record, parents = [], now }: WaitFacts): WaitCause | undefined => {
+  const { id, waits, dueAt } = record
+  if (waits === undefined || !isSuspended(record) || dueAt === undefined || dueAt <= now) return undefined
+  const { until, signals = [], jobs = [] } = waits
+  const time = when(until, now)
+  if (jobs.length > 0) {
+    const shown = parents.length === 0 ? jobs.map((job) => ({ id: job })) : parents
+    return {
+      code: "waiting-for-jobs",
+      message: `its handler waits for ${jobs.length === 1 ? "a job" : `${jobs.length} jobs`} that it has called: ${listed(shown.map(inWords))}`,
+      jobs: jobs.length,
+      waiting: shown.slice(0, MAX_PARENTS_SHOWN),
+    }
+  }
+  const [signal] = signals
+  return signal === undefined
+    ? { code: "sleeping", message: `its handler sleeps and continues ${time}`, until: iso(until) }
+    : {
+        code: "waiting-for-signal",
+        message: `its handler waits for the signal ${listed(signals)}, and looks again ${time}; to send it: callboard signal ${shellWord(id)} ${shellWord(signal)}`,
+        until: iso(until),
+      }
 }
 
 /** Whether a parent has ended otherwise than is waited for, so that only a person can help. */

@@ -5,6 +5,7 @@
 import { withMetaChange } from "../../protocol/meta-patch.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { isAwaited, mergedSignals } from "../../protocol/waits.ts"
 import type { Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
 import { answerEach, asError } from "../mod.ts"
 import type { Revision } from "../store.ts"
@@ -127,11 +128,20 @@ export class Settler {
       if (change !== undefined) this.#revisions.setChange(end.token, change)
       // A job that was cancelled meanwhile, and goes on, is still to be cancelled.
       const undo = isTerminal(wanted.state) || wanted.reverting !== undefined ? undefined : stored?.reverting
-      const whole =
-        change === undefined && undo === undefined
-          ? record
-          : toCommitRecord({ ...withMetaChange(wanted, change), ...(undo && { reverting: undo }) }, expect, Date.now())
-      const committed = await this.#batched.commit({ ...commit, record: { ...whole, expect } })
+      const sent = stored === undefined || isTerminal(wanted.state) ? {} : mergedSignals(wanted, stored)
+      const isSame = change === undefined && undo === undefined && sent.signals === undefined
+      const merged = { ...withMetaChange(wanted, change), ...(undo && { reverting: undo }), ...sent }
+      // What the job is about to wait for came while it ran, or the job was cancelled: it continues at once.
+      const goesOn = wanted.waits !== undefined && (undo !== undefined || isAwaited(wanted.waits, sent.signals))
+      const now = Date.now()
+      const next = goesOn ? continued(merged) : merged
+      const whole = isSame ? record : toCommitRecord(next, expect, now)
+      const post = goesOn ? next.followUps?.map((posting) => toPosting(posting, now)) : undefined
+      const committed = await this.#batched.commit({
+        ...commit,
+        ...(post === undefined ? {} : { post }),
+        record: { ...whole, expect },
+      })
       if (committed.status !== "conflict") return this.#answer(prepared, committed, whole)
     }
     return { status: "failed", error: contended(id) }
@@ -149,6 +159,23 @@ export class Settler {
     })
     const committed = await this.#batched.commit({ id, post: rest, task })
     return committed.status === "conflict" ? { status: "superseded" } : this.#answer(prepared, committed)
+  }
+}
+
+/** The record of a job that was to wait and continues at once: its next task is due now. */
+const continued = (record: JobRecord): JobRecord => {
+  const { waits: _waits, dueAt: _due, timeline, followUps = [], ...kept } = record
+  const suspended = timeline.at(-1)
+  if (suspended === undefined) return record
+  const { due: _at, ...transition } = suspended
+  return {
+    ...kept,
+    state: "queued",
+    timeline: [...timeline.slice(0, -1), { ...transition, state: "queued", reason: "signalled" }],
+    followUps: followUps.map(({ due: _later, message, ...posting }) => ({
+      ...posting,
+      message: { ...message, headers: { ...message.headers, eta: null } },
+    })),
   }
 }
 

@@ -150,6 +150,11 @@ const portOf = (channel: WorkerChannel, run: number): StepPort => {
     checkCancelled: async () => {
       await ask("checkCancelled")
     },
+    wait: async (begun) => {
+      await ask("wait", begun)
+    },
+    rest: async () => (await ask("rest")) as Awaited<ReturnType<StepPort["rest"]>>,
+    suspend: () => void ask("suspend").catch(() => undefined),
     finished: async () => {
       await ask("finished")
     },

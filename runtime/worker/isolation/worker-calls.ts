@@ -9,7 +9,7 @@ import { CONNECTED } from "../../jobs/connected-handle.ts"
 import { callHandle, HANDLE, HANDLE_METHODS } from "../../jobs/handle.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
-import type { StepPort } from "../../steps/calls.ts"
+import type { BegunWait, StepPort } from "../../steps/calls.ts"
 import type { StepEntry } from "../../steps/page.ts"
 import { TransportError } from "../../transport/errors.ts"
 import type { JobContext, WorkerPort } from "../run/job-context.ts"
@@ -73,6 +73,9 @@ const STEPS: Methods<Exclude<keyof StepPort, "doubt"> | "returned"> = {
   returned: ({ job: { port } }) => port.steps.returned(),
   began: ({ job: { port } }, name, state) =>
     port.steps.began(String(name), state === "reverting" ? "reverting" : "started"),
+  wait: ({ job: { port } }, begun) => port.steps.wait(begun as BegunWait),
+  rest: ({ job: { port } }) => port.steps.rest(),
+  suspend: ({ job: { port } }) => port.steps.suspend(),
   finished: ({ job: { port } }) => port.steps.finished(),
 }
 

@@ -123,6 +123,15 @@ export class JobContext<Port extends JobPort = JobPort> implements Job<unknown> 
   get each(): Steps["each"] {
     return this.useSteps().each
   }
+  get sleep(): Steps["sleep"] {
+    return this.useSteps().sleep
+  }
+  get waitFor(): Steps["waitFor"] {
+    return this.useSteps().waitFor
+  }
+  get call(): Steps["call"] {
+    return this.useSteps().call
+  }
 
   useSteps(): StepEngine {
     const { attempt } = this.#port
@@ -143,6 +152,7 @@ export class JobContext<Port extends JobPort = JobPort> implements Job<unknown> 
       isEffect: () => attempt.isEffect,
       hasReturned: this.hasReturned,
       isInHook: () => isInHookOf(this),
+      submit: (task, fields) => submitOnce(this.#port, task, fields),
     })
     return this.steps
   }
@@ -278,6 +288,15 @@ export class WorkerPort implements JobPort {
       if (cause instanceof CallboardError && cause.code === "not-found") return undefined
       throw cause
     }
+  }
+}
+
+/** Submits a job under an id of its own; one that is there already is left as it is. */
+const submitOnce = async (port: JobPort, task: string, fields: SubmissionFields): Promise<void> => {
+  try {
+    await port.submit(task, fields)
+  } catch (cause) {
+    if (!(cause instanceof CallboardError && cause.code === "job-exists")) throw cause
   }
 }
 

@@ -4,20 +4,26 @@
  */
 import * as Effect from "effect/Effect"
 import type { Batcher } from "../../async/batcher.ts"
+import type { Client } from "../../client/client.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
+import { endsOf, wakeAfter } from "../../jobs/dependencies/called.ts"
+import { writeEdges } from "../../jobs/dependencies/edges.ts"
 import { OUTCOME_LOST } from "../../jobs/outcome/job-error.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError, JobRecord, Reverting } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { StepPort } from "../../steps/calls.ts"
+import { mailboxOf } from "../../protocol/waits.ts"
+import type { BegunWait, StepPort } from "../../steps/calls.ts"
 import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
 import { journalPrefix, OtherVersion, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
+import { type Arrived, calledJobs, endedWaits, waitsOf, withoutTaken } from "../../steps/waits.ts"
 import type { Claim, ClaimAnswer, Jobs, Settlement } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
+import { sleep } from "../../transport/timers.ts"
 import type { ActiveDelivery, HandlerRun, RunSteps, StepChange } from "../active-delivery.ts"
 import { claimWithRetries, isCancelled, isOurs, type Reaching } from "./claim.ts"
 
@@ -28,6 +34,7 @@ export interface StepServices extends Reaching {
   readonly worker: string
   readonly log: Log
   readonly jobs: Pick<Jobs, "find">
+  readonly client: Client
   readonly stalls: {
     /** How often this process has stood still for so long that its leases may have ended. */
     freezes(): number
@@ -42,6 +49,9 @@ const LEAVE_MS = 1_000
 
 const DOUBT_WAIT_MS = 500
 
+/** A wait that is over within this time is waited for in the worker: to suspend a job and to continue it costs several writes. */
+const STAY_MS = 1_000
+
 export class StepSession implements StepPort, RunSteps {
   readonly #active: ActiveDelivery
   readonly #run: HandlerRun
@@ -55,6 +65,8 @@ export class StepSession implements StepPort, RunSteps {
   /** Whether the job was cancelled while it ran: its steps are reverted as soon as none runs any more. */
   #cancelled = false
   #finished = false
+  /** Whether the handler was left so that the job is suspended. */
+  #suspended = false
   readonly #closing = Promise.withResolvers<void>()
 
   constructor(active: ActiveDelivery, run: HandlerRun, services: StepServices) {
@@ -96,7 +108,12 @@ export class StepSession implements StepPort, RunSteps {
 
   async #open(): Promise<void> {
     const { clock, record } = this.#run
-    if (!this.#fresh) await this.#journal.open(clock.now(), record.claims ?? 0)
+    if (!this.#fresh)
+      await this.#journal.open(clock.now(), record.claims ?? 0, async (folded) =>
+        folded.waits.size === 0 || folded.ending !== undefined
+          ? []
+          : endedWaits(folded, await this.#arrived(calledJobs(folded))),
+      )
     const { reverting } = record
     if (reverting === undefined || this.isEnding || this.#journal.closed !== undefined) return
     // The entry is never stored once the journal is closed.
@@ -118,6 +135,44 @@ export class StepSession implements StepPort, RunSteps {
     const change = { name, state: OUTCOMES[kind], at, took, tries }
     this.#services.observers.step(this.#active, "failure" in entry ? { ...change, failure: entry.failure } : change)
     return this.#journal.bytes
+  }
+
+  /** What has come for the waits of the job. Signals that were sent since it was claimed are not known here. */
+  async #arrived(called: ReadonlyArray<string>): Promise<Arrived> {
+    const { clock, record, posting } = this.#run
+    const { connection } = this.#services.client
+    const jobs = called.length === 0 ? NO_ENDS : await endsOf(connection, called)
+    return { now: clock.transportNow(), retries: posting.retries, signals: record.signals ?? [], jobs }
+  }
+
+  async wait({ forMs, ...wait }: BegunWait): Promise<void> {
+    const at = this.#run.clock.transportNow()
+    await this.#journal.append({ kind: "wait", ...wait, at, ...(forMs === undefined ? {} : { until: at + forMs }) })
+  }
+
+  async rest(): Promise<ReadonlyArray<StepEntry>> {
+    for (;;) {
+      const { folded } = this.#journal
+      const ended = endedWaits(folded, await this.#arrived([]))
+      if (ended.length > 0) {
+        await Promise.all(ended.map((entry) => this.#journal.append(entry)))
+        return ended
+      }
+      const now = this.#run.clock.transportNow()
+      const left = waitsOf(folded.waits.values(), now).until - now
+      if (this.#run.isOver) return []
+      if (left > STAY_MS) {
+        const edges = calledJobs(folded).map((parent) => ({ parent, child: this.#run.posting.id }))
+        // The process that ends one of these jobs finds the edge, or has ended it before `stored` looks.
+        if (edges.length > 0) await writeEdges(this.#services.store, edges, this.#run.clock.now())
+        return []
+      }
+      await sleep(Math.max(1, left), this.#active.ended)
+    }
+  }
+
+  suspend(): void {
+    this.#suspended = true
   }
 
   get step(): string | undefined {
@@ -146,7 +201,9 @@ export class StepSession implements StepPort, RunSteps {
     }
     const answer = await Effect.runPromise(claimWithRetries(this.#services, claim, this.#active))
     if (answer.status === "started") {
-      run.record = { ...run.record, claims: Math.max(1, run.record.claims ?? 0), reverts: true }
+      // The mark was stored over signals that have come since the handler began.
+      const mailbox = answer.record === undefined ? {} : mailboxOf(answer.record)
+      run.record = { ...run.record, ...mailbox, claims: Math.max(1, run.record.claims ?? 0), reverts: true }
       run.claimed = true
       return
     }
@@ -212,12 +269,17 @@ export class StepSession implements StepPort, RunSteps {
   settled(decided: Settlement | undefined, outcomes: StepOutcomes, isCertain: boolean): Settlement | undefined {
     const { stop } = this.#run
     if (stop !== undefined && stop !== "timeout") return decided
-    const attempt = outcomes.attempt()
+    const whole = outcomes.attempt()
+    // The signals that its handler has taken are taken, however the attempt ends.
+    const attempt = { ...whole, record: withoutTaken(whole.record, this.#journal.folded.taken) }
     if (this.isEnding) return this.#ended(attempt, outcomes)
     const sure = isCertain && this.#fresh && stop === undefined ? { sure: true as const } : {}
     if (this.#cancelled) return settlement.reverting(attempt, { why: "cancelled", ...sure })
+    if (this.#suspended && stop === undefined)
+      return settlement.suspended(attempt, waitsOf(this.#journal.folded.waits.values(), attempt.dueFrom ?? attempt.now))
     const { record } = decided ?? {}
-    if (!this.#run.record.reverts || record === undefined) return decided
+    if (decided === undefined || record === undefined) return decided
+    if (!this.#run.record.reverts) return { ...decided, record: withoutTaken(record, this.#journal.folded.taken) }
     const reverting = ({ error, dead }: Pick<JobRecord, "error" | "dead">): Reverting => ({
       why: "failed",
       error: error ?? { name: "Error", message: "", reason: "handler" },
@@ -251,7 +313,8 @@ export class StepSession implements StepPort, RunSteps {
   }
 
   /** Called when the settlement is stored: the journal of an ended job is kept as long as its record. */
-  async stored({ state, run, keepMs = -1 }: JobRecord): Promise<void> {
+  async stored({ id, state, run, keepMs = -1, waits }: JobRecord): Promise<void> {
+    if (waits?.jobs !== undefined) await wakeAfter(this.#services.client.connection, id, waits.jobs)
     if (this.#journal.closed !== undefined || (!isTerminal(state) && run === this.#run.posting.run)) return
     await this.#journal.keep(isTerminal(state) ? keepMs : 0)
   }
@@ -287,6 +350,8 @@ export interface StepOutcomes {
 }
 
 const NEVER = new Promise<never>(() => undefined)
+
+const NO_ENDS: Arrived["jobs"] = new Map()
 
 const revertFailed = (step: string, why: string, ending: Reverting | undefined): JobError => {
   const error =

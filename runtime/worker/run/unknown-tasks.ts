@@ -16,7 +16,7 @@ import type { OutcomeDecider } from "./decide.ts"
 import { type BodyOptions, bodyRules, embedOf } from "./handler-input.ts"
 
 /** Longest chain of forwards, since two workers could otherwise forward a task to each other for ever. */
-const MAX_HOPS = 10
+const MAX_FORWARDS = 10
 
 /** The method that a task is for, unless its header has a field that a worker must understand, and that this version does not. */
 export const resolveTask = (pool: Pick<ActorPool, "resolve">, task: Task): Resolution => {
@@ -140,9 +140,9 @@ export class UnknownTasks {
   }
 
   /** The queue of the task's language, where it may be moved there. */
-  #queueElsewhere(posting: JobPosting, { lang }: Task): string | undefined {
+  #queueElsewhere(posting: JobPosting, { lang, own }: Task): string | undefined {
     const queue = lang === null || lang === LANG ? undefined : this.#options.languages.get(lang)
-    return queue === posting.queue || (posting.hops ?? 0) >= MAX_HOPS ? undefined : queue
+    return queue === posting.queue || (own.forwards ?? 0) >= MAX_FORWARDS ? undefined : queue
   }
 
   /** Whether no worker of this service can ever serve the task. Celery clients send `py` for every task. */

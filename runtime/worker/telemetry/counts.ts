@@ -49,6 +49,7 @@ const ENDS: Readonly<Record<OutcomeName, End | undefined>> = {
   failed: "failed",
   retried: "retried",
   repeated: "succeeded",
+  suspended: undefined,
   cancelled: "cancelled",
   expired: "expired",
   forwarded: undefined,
@@ -125,8 +126,9 @@ const isFirst = ({ run, attempt }: JobRecord, ran: boolean): boolean => run === 
 
 /** How long an attempt had waited at its start: since the job came into its queue, or was due there. */
 const waited = (record: JobRecord, startedAt: number): number | undefined => {
-  const { attempt, run, after, chord, dueAt, submittedAt } = record
-  const isSimple = attempt === 1 && run === 1 && after === undefined && chord === undefined
+  const { attempt, run, after, chord, dueAt, submittedAt, timeline } = record
+  // A job that was suspended, or was run before its time, has a longer history.
+  const isSimple = attempt === 1 && run === 1 && after === undefined && chord === undefined && timeline.length <= 2
   const since = isSimple ? (dueAt ?? submittedAt) : enqueuedAt(record)
   return since === undefined ? undefined : Math.max(0, startedAt - since)
 }

@@ -112,6 +112,7 @@ export class TaskEventEmitter implements WorkerObserver {
     else if (record.state === "cancelled" || record.state === "expired")
       this.#revoked(active, record.state === "expired")
     else if (reason === "retry") this.#events.emit("task-retried", { uuid, ...this.#failure(error, active.method) })
+    else if (reason === "suspended") this.#events.emit("task-suspended", { uuid })
     else if (record.state !== "failed") return
     else if (record.dead === "rejected" || error?.name === "Unreadable")
       this.#events.emit("task-rejected", { uuid, requeue: false })

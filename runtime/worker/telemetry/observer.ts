@@ -106,14 +106,28 @@ export class Observers implements Required<WorkerObserver> {
 }
 
 /**
- * Names of the outcomes. With `retried`, `repeated` and `forwarded` the job continues in another task; the others are
+ * Names of the outcomes. With `retried`, `repeated`, `suspended` and `forwarded` the job continues in another task; the others are
  * final.
  */
-export const OUTCOMES = ["succeeded", "failed", "retried", "repeated", "cancelled", "expired", "forwarded"] as const
+export const OUTCOMES = [
+  "succeeded",
+  "failed",
+  "retried",
+  "repeated",
+  "suspended",
+  "cancelled",
+  "expired",
+  "forwarded",
+] as const
 
 export type OutcomeName = (typeof OUTCOMES)[number]
 
-const GOES_ON: Readonly<Record<string, OutcomeName>> = { retry: "retried", repeat: "repeated", forwarded: "forwarded" }
+const GOES_ON: Readonly<Record<string, OutcomeName>> = {
+  retry: "retried",
+  repeat: "repeated",
+  suspended: "suspended",
+  forwarded: "forwarded",
+}
 
 /**
  * The name of a settlement's outcome. `undefined` where the job had been decided elsewhere and the task was only taken

@@ -20,6 +20,7 @@ const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, word: string]>>
   failed: ["failed", "Failed"],
   reverted: ["cancelled", "Reverted"],
   "revert-failed": ["dead", "Revert failed"],
+  waiting: ["scheduled", "Waiting"],
 }
 
 /**
@@ -88,16 +89,41 @@ const NotReverted = ({
   )
 }
 
+const WaitedFor = ({ step: { signal, job, until } }: { readonly step: StepPage["steps"][number] }): JSX.Element => (
+  <span>
+    {signal !== undefined && (
+      <>
+        {" "}
+        for the signal <b>{signal}</b>
+      </>
+    )}
+    {job !== undefined && (
+      <>
+        {" "}
+        for the job <b>{job}</b>
+      </>
+    )}
+    {until !== undefined && (
+      <>
+        {" "}
+        until <Moment at={until} as="exact" />
+      </>
+    )}
+  </span>
+)
+
 const StepList = ({ steps }: Pick<StepPage, "steps">): JSX.Element => (
   <ol class="steps">
-    {steps.map(({ name, state, at, took, tries, value, large, error }) => {
+    {steps.map((step) => {
+      const { name, state, at, took, tries, value, large, error } = step
       const [glyph, word] = LOOKS[state] ?? ["queued", state]
       return (
         <li key={name}>
           <Moment at={at} as="exact" />
           <Glyph name={glyph} label={word} />
           <span>
-            <b>{name}</b> {word.toLowerCase()}, {duration(took)}
+            <b>{name}</b> {word.toLowerCase()}
+            {state === "waiting" ? <WaitedFor step={step} /> : `, ${duration(took)}`}
             {tries > 1 && `, ${tries} tries`}
             {error !== undefined && (
               <span>

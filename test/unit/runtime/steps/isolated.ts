@@ -13,6 +13,18 @@ export const isolated = actor("isolated", {
         return failed instanceof Error ? [failed.name, failed.message, small] : "no error"
       },
     },
+    waits: {
+      isolation: "process",
+      run: async ({ log }: { log: string }, job) => {
+        await job.step("a", () => appendFileSync(log, `${process.pid}\n`))
+        const value = await job.waitFor<number>("go")
+        await job.sleep("nap", 1.5)
+        const called = await job.call<number>("call", "isolated.echo", { input: { value } })
+        appendFileSync(log, "end\n")
+        return [value, called, job.attempt]
+      },
+    },
+    echo: { run: ({ value }: { value: number }) => value },
     stays: {
       isolation: "process",
       run: async ({ log }: { log: string }, job) => {

@@ -118,10 +118,10 @@ describe("pages", () => {
     const { text } = fill(EMPTY, entries.map(waiting))
     expect(text).toBe(entriesText(entries))
     expect(decodePage(encodePage({ by: "me", n: 1, sealed: true }, text))).toMatchObject({ sealed: true, entries })
-    for (const v of [1, 3]) {
+    for (const v of [1, 4]) {
       const other = new TextEncoder().encode(`{"v":${v},"by":"x","entries":[]}`)
-      expect(() => decodePage(other)).toThrow("does not have version 2")
-      expect(() => endedPage(other)).toThrow("does not have version 2")
+      expect(() => decodePage(other)).toThrow("does not have version 2 or 3")
+      expect(() => endedPage(other)).toThrow("does not have version 2 or 3")
     }
   })
 })

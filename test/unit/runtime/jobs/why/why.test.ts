@@ -163,6 +163,18 @@ const table: ReadonlyArray<readonly [string, Partial<WaitFacts>, ReadonlyArray<s
   ["unknown to one who shares the queue", { postponements: [note("unknown-actor")] }, ["unknown-actor"]],
   ["not in the line, in nobody's hands", { position: { inQueue: undefined } }, ["in-hand"]],
   ["scheduled in a paused queue", { record: scheduled, paused: ["post"] }, ["scheduled", "queue-paused"]],
+  ["it sleeps", { record: { ...scheduled, waits: { until: NOW + 5_000 } } }, ["sleeping"]],
+  [
+    "it waits for a signal in a paused queue",
+    { record: { ...scheduled, waits: { until: NOW + 5_000, signals: ["go"] } }, paused: ["post"] },
+    ["waiting-for-signal", "queue-paused"],
+  ],
+  [
+    "it waits for a job that it has called",
+    { record: { ...scheduled, waits: { until: NOW + 5_000, signals: ["go"], jobs: ["call-1"] } } },
+    ["waiting-for-jobs"],
+  ],
+  ["it has slept", { record: { ...scheduled, dueAt: NOW - 1, waits: { until: NOW - 1 } } }, ["next"]],
   ["scheduled, others before it now", { record: scheduled, position: { inQueue: { ahead: 3 } } }, ["scheduled"]],
   ["its time to start is over", { record: { ...record, expiresAt: NOW }, paused: ["post"] }, ["overdue"]],
   ["its time to start is not over yet", { record: { ...record, expiresAt: NOW + 1 } }, ["next"]],

@@ -1,7 +1,7 @@
 /** Queues over records that are not atomic (as those of nats are): a commit may end between two of its steps. */
 import * as Result from "effect/Result"
 import { expect, test } from "vitest"
-import { startedNow } from "../../../../../runtime/jobs/commands/rerun.ts"
+import { startedNow } from "../../../../../runtime/jobs/outcome/run-now.ts"
 import * as settlement from "../../../../../runtime/jobs/outcome/settlement.ts"
 import { claimed, recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import { split } from "../../../../../runtime/transport/job-store/split.ts"

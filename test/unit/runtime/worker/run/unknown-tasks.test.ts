@@ -131,6 +131,7 @@ const VALUES: Readonly<Record<Exclude<keyof typeof FIELDS, "key" | "peek" | "aft
   run: 1,
   from: [],
   hops: 0,
+  forwards: 0,
   submittedAt: 1,
   front: true,
   ttlMs: 60_000,

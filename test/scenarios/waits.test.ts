@@ -1,0 +1,202 @@
+/** Jobs that sleep, wait for signals and call other jobs: between two deliveries they hold nothing. */
+import { readFileSync } from "node:fs"
+import { actor, type Job, StepError } from "callboard"
+import * as Effect from "effect/Effect"
+import { describe, expect, test } from "vitest"
+import { eventually, temporaryFolder } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { isolated } from "../unit/runtime/steps/isolated.ts"
+import { onEveryBoard } from "./boards.ts"
+
+const WAIT = { timeout: 30 }
+
+onEveryBoard((newBoard) => {
+  const startWith = (run: (input: never, job: Job) => unknown, options: { readonly concurrency?: number } = {}) =>
+    start(
+      [actor("waits", { methods: { run } }), actor("child", { methods: { run: (input: unknown) => input, fails } })],
+      { transport: newBoard(), ...options },
+    )
+
+  describe("a job that sleeps", () => {
+    test("holds no slot, is called again, and runs no step twice", async () => {
+      const ran: Array<string> = []
+      let calls = 0
+      const service = await startWith(
+        async (name: string, job) => {
+          calls++
+          await job.step("before", () => void ran.push(`${name} before`))
+          await job.sleep("nap", 2)
+          await job.step("after", () => void ran.push(`${name} after`))
+          return `${name} ${job.attempt}`
+        },
+        { concurrency: 2 },
+      )
+      const began = performance.now()
+      const jobs = await Promise.all(
+        Array.from({ length: 10 }, (_, at) => service.client.submit("waits", { input: `${at}` })),
+      )
+      await eventually(async () => (await jobs[9]?.find())?.state === "scheduled")
+      expect(await jobs[0]?.find()).toMatchObject({
+        state: "scheduled",
+        attempts: 0,
+        waits: { until: expect.any(String) },
+      })
+      expect(await Promise.all(jobs.map((job) => job.result(WAIT)))).toEqual(jobs.map((_, at) => `${at} 1`))
+      // One after another, with two slots, they would take ten seconds.
+      expect(performance.now() - began).toBeLessThan(8_000)
+      expect(ran).toHaveLength(20)
+      expect(calls).toBe(20)
+      const { waits, attempts, transitions } = (await jobs[0]?.find()) ?? {}
+      expect([waits, attempts, transitions?.map(({ reason }) => reason).includes("suspended")]).toEqual([
+        undefined,
+        1,
+        true,
+      ])
+    })
+
+    test("does not go over its time limit meanwhile", async () => {
+      const service = await startWith(async (_input, job) => {
+        await job.sleep("nap", 2.5)
+        return "rested"
+      })
+      const job = await service.client.submit("waits", { timeLimit: 2 })
+      expect(await job.result(WAIT)).toBe("rested")
+    })
+  })
+
+  describe("a signal", () => {
+    test("continues a job that waits for it, also if it was sent before", async () => {
+      const service = await startWith(async (_input, job) => {
+        const one = await job.waitFor<{ by: string }>("one")
+        const two = await job.waitFor("two", { timeout: "1 hour" })
+        const none = await job.waitFor("none", { timeout: 0 })
+        return [one, two, none ?? "over"]
+      })
+      const job = await service.client.submit("waits")
+      await job.signal("two", 2)
+      await eventually(async () => (await job.find()).waits?.signals?.[0] === "one")
+      expect((await job.find()).signals).toMatchObject([{ name: "two" }])
+      await job.signal("one", { by: "ada" })
+      expect(await job.result(WAIT)).toEqual([{ by: "ada" }, 2, "over"])
+      expect((await job.find()).signals).toBeUndefined()
+      await expect(job.signal("one")).rejects.toMatchObject({ code: "already-terminal" })
+    })
+
+    test("is not lost if it comes before the first step with a revert", async () => {
+      const gate = Promise.withResolvers<void>()
+      const service = await startWith(async (_input, job) => {
+        await gate.promise
+        await job.step("book", () => 1, { revert: () => undefined })
+        return job.waitFor("go")
+      })
+      const job = await service.client.submit("waits", { meta: { a: 1 } })
+      await eventually(async () => (await job.find()).state === "started")
+      await job.signal("go", "came")
+      await job.patchMeta({ b: 2 })
+      gate.resolve()
+      expect(await job.result(WAIT)).toBe("came")
+      expect((await job.find()).meta).toEqual({ a: 1, b: 2 })
+    })
+
+    test("counts once with the same key, and is taken in order", async () => {
+      const service = await startWith(async (_input, job) => {
+        const got: Array<unknown> = []
+        for (let at = 0; at < 20; at++) got.push(await job.waitFor(`n/${at}`, { signal: "n" }))
+        return got
+      })
+      const job = await service.client.submit("waits")
+      for (let at = 0; at < 20; at++) for (const _ of [1, 2]) await job.signal("n", at, { key: `k${at}` })
+      expect(await job.result(WAIT)).toEqual(Array.from({ length: 20 }, (_, at) => at))
+    })
+  })
+
+  describe("a call", () => {
+    test("resolves with the result of the other job, and fails as that does", async () => {
+      const service = await startWith(async (_input, job) => {
+        const result = await job.call("child", "child", { input: { a: 1 } })
+        const failed = await job.call("fails", "child.fails").catch((cause: unknown) => cause)
+        const unknown = await job.call("none", "child", { queue: "" }).catch((cause: unknown) => cause)
+        if (!(failed instanceof StepError && unknown instanceof StepError)) throw failed
+        return [result, failed.is("RangeError"), failed.is("JobFailed"), unknown.is("CallboardError"), unknown.message]
+      })
+      const job = await service.client.submit("waits")
+      const told = await job.result({ timeout: 60 })
+      expect(told).toEqual([{ a: 1 }, true, true, true, expect.stringContaining("queue")])
+    })
+
+    test("of a tree of jobs ends on one slot", async () => {
+      const service = await startWith(
+        async (depth: number, job) => {
+          if (depth === 0) return 1
+          const counts = await Promise.all(
+            [1, 2, 3].map((at) => job.call<number>(`part ${at}`, "waits", { input: depth - 1 })),
+          )
+          return counts.reduce((sum, each) => sum + each, 1)
+        },
+        { concurrency: 1 },
+      )
+      const job = await service.client.submit("waits", { input: 2 })
+      expect(await job.result({ timeout: 60 })).toBe(13)
+    })
+  })
+
+  test("a race of a wait and a sleep stays as it was", async () => {
+    const service = await startWith(async (_input, job) => {
+      const first = await Promise.race([
+        job.sleep("deadline", 1.5).then(() => "late"),
+        job.waitFor("go").then(() => "signalled"),
+      ])
+      await job.sleep("more", 1.5)
+      return first
+    })
+    const [late, quick] = [await service.client.submit("waits"), await service.client.submit("waits")]
+    await eventually(async () => (await quick.find()).waits !== undefined)
+    await quick.signal("go")
+    await eventually(
+      async () => (await late.find()).transitions.filter(({ reason }) => reason === "suspended").length === 2,
+    )
+    await late.signal("go")
+    expect([await late.result(WAIT), await quick.result(WAIT)]).toEqual(["late", "signalled"])
+  })
+
+  test("a job that waits can be cancelled, and its steps are reverted", async () => {
+    const undone: Array<string> = []
+    const service = await startWith(async (_input, job) => {
+      await job.step("book", () => "seat", { revert: ({ result }) => void undone.push(String(result)) })
+      await job.waitFor("never")
+    })
+    const job = await service.client.submit("waits")
+    await eventually(async () => (await job.find()).waits !== undefined)
+    await job.cancel()
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    expect(undone).toEqual(["seat"])
+  })
+})
+
+test("an isolated handler and an Effect wait as well, and hold neither process nor slot", async () => {
+  using folder = temporaryFolder()
+  const ended: Array<string> = []
+  const effect = actor("effect", {
+    methods: {
+      run: (_input: unknown, job) =>
+        Effect.gen(function* () {
+          const one = yield* Effect.promise(() => job.step("one", () => 1))
+          const two = yield* Effect.promise(() => job.waitFor<number>("go"))
+          return one + two
+        }).pipe(Effect.onInterrupt(() => Effect.sync(() => void ended.push("interrupted")))),
+    },
+  })
+  const service = await start([isolated, effect], { concurrency: 1 })
+  const log = `${folder.path}/log`
+  const apart = await service.client.submit("isolated.waits", { input: { log } })
+  const inside = await service.client.submit("effect")
+  for (const job of [apart, inside]) await eventually(async () => (await job.find()).waits?.signals?.[0] === "go")
+  expect(ended).toEqual(["interrupted"])
+  for (const job of [inside, apart]) await job.signal("go", 41)
+  expect([await inside.result(WAIT), await apart.result(WAIT)]).toEqual([42, [41, 41, 1]])
+  expect(readFileSync(log, "utf8")).toMatch(/^\d+\nend\n$/)
+})
+
+const fails = () => {
+  throw new RangeError("no")
+}
