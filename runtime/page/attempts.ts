@@ -15,8 +15,8 @@ export interface DrawnAttempt {
   readonly started: number | undefined
   readonly ended: number | undefined
   /**
-   * How the attempt ended: a state, `retrying` where another attempt follows, `lost` or `handed-back`; before its end
-   * `waiting` or `running`.
+   * How the attempt ended: a state, `retrying` where another attempt follows, `suspended` where it continues later, `lost` or
+   * `handed-back`; before its end `waiting` or `running`.
    */
   readonly outcome: string
   readonly error: Attempt["error"]
@@ -49,7 +49,7 @@ export const attemptsOf = ({ attempts, run, state, times }: JobTimes): ReadonlyA
   if (ENDED.includes(state) || shown.at(-1)?.outcome === "running") return shown
   const last = attempts.at(-1)?.run === run ? shown.at(-1) : undefined
   const waiting = {
-    attempt: (last?.attempt ?? 0) + 1,
+    attempt: (last?.attempt ?? 0) + (last?.outcome === "suspended" ? 0 : 1),
     worker: undefined,
     freed: last?.ended,
     queued: timeOf(state === "scheduled" ? times.due : (times.enqueued ?? times.submitted)),

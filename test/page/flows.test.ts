@@ -2,7 +2,7 @@
 import { actor, Reject } from "callboard"
 import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
-import { boardOf, findings, openTab, statuses, visit } from "./shown.ts"
+import { ADMIN, boardOf, findings, openTab, READER, statuses, tokens, visit } from "./shown.ts"
 import { settled, tooWide, WIDTHS } from "./watching.ts"
 
 test("a new job is announced above the list, opened, and watched until it ends", async () => {
@@ -155,6 +155,45 @@ test("durable steps are loaded when the reader opens them, and at once where som
   await region.getByText(/^Not reverted: flight, hotel\. Retry the job to continue reverting\.$/).waitFor()
   expect(await findings(page)).toEqual([])
   expect(await tooWide(page)).toEqual([])
+})
+
+test("the view of a job that waits says for what, since when and until when, and sends the signal", async () => {
+  const orders = actor("orders", {
+    methods: {
+      approve: async (_: unknown, job) => {
+        await job.step("reserve", () => "12A")
+        return job.waitFor("approved", { timeout: "3 days" })
+      },
+    },
+  })
+  const board = await boardOf({ actors: [orders], http: { port: 0, tokens }, token: ADMIN })
+  const id = await board.submit("orders.approve")
+  await eventually(async () => (await board.ask("GET", `/v1/jobs/${id}`)).body.waits !== undefined)
+  const reader = await visit(board.url, `/jobs/${id}`, { token: READER })
+  await reader.locator("h1").getByText("Scheduled, waiting").waitFor()
+  expect(await reader.getByRole("button", { name: "Send the signal…" }).isDisabled()).toBe(true)
+  await reader.getByText("Your token needs the scope submit for this").waitFor()
+
+  const page = await visit(board.url, `/jobs/${id}`, { token: ADMIN })
+  const steps = page.getByRole("region", { name: "Durable steps" }).getByRole("listitem")
+  await steps.filter({ hasText: /reserve done/ }).waitFor()
+  await steps.filter({ hasText: /approved waiting for the signal approved until .*\d/ }).waitFor()
+  expect(await page.getByRole("button", { name: "Run now" }).isDisabled()).toBe(true)
+  await page.getByRole("region", { name: "What happened" }).getByText("Attempt 1").first().waitFor()
+  expect(await page.getByText("Worker lost").count()).toBe(0)
+  await page.getByRole("button", { name: "Send the signal…" }).click()
+  const dialog = page.getByRole("dialog")
+  const value = dialog.getByLabel("Value, as JSON")
+  await value.fill("{by: Ada}")
+  await dialog.getByText("This is not JSON").waitFor()
+  expect(await dialog.getByRole("button", { name: "Send approved" }).isDisabled()).toBe(true)
+  expect(await findings(page)).toEqual([])
+  expect(await tooWide(page)).toEqual([])
+  await value.fill('{"by": "Ada"}')
+  await dialog.getByRole("button", { name: "Send approved" }).click()
+  await page.getByText(/^Signal approved to .*: done$/).waitFor()
+  await page.locator("h1").getByText("Succeeded").waitFor()
+  expect((await board.ask("GET", `/v1/jobs/${id}`)).body.result).toEqual({ by: "Ada" })
 })
 
 test("dead letters are grouped by their reason, and all of one reason are redriven at once", async () => {

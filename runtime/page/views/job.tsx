@@ -108,7 +108,7 @@ const LoadedJob = ({ job }: { readonly job: FullJob }): JSX.Element => {
   const isEnded = ENDED.includes(job.state)
   const attempts = useMemo(() => attemptsOf(job), [job])
   const begun = job.attempts.findLast(({ run }) => run === job.run)?.attempt
-  const isRetrying = job.state === "scheduled" && begun !== undefined
+  const isRetrying = job.state === "scheduled" && begun !== undefined && job.waits === undefined
   const look: GlyphName = isRetrying ? "retrying" : isGlyph(job.state) ? job.state : "queued"
   return (
     <>
@@ -159,5 +159,6 @@ const LoadedJob = ({ job }: { readonly job: FullJob }): JSX.Element => {
 const wordOf = (job: FullJob, isRetrying: boolean): string => {
   if (job.dead !== undefined) return `Dead: ${job.dead}`
   if (isRetrying) return "Scheduled, retrying"
+  if (job.state === "scheduled" && job.waits !== undefined) return "Scheduled, waiting"
   return isGlyph(job.state) ? WORDS[job.state] : job.state
 }

@@ -23,7 +23,8 @@ export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEn
     if (canRetry && may("operate")) void runAction(`Retry ${idEnd(job.id)}`, "POST", retryPath)
   }
   useKey("r", retry)
-  const canRun = job.state === "scheduled"
+  // A job that waits would look, and wait again.
+  const canRun = job.state === "scheduled" && job.waits === undefined
   return (
     <>
       <ActionButton
@@ -42,7 +43,7 @@ export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEn
         icon="play"
         words={`Run ${idEnd(job.id)} now`}
         command={{ method: "POST", path: jobPath(job.id, "/run-now") }}
-        off={canRun ? undefined : "It is not scheduled for later"}
+        off={canRun ? undefined : job.waits === undefined ? "It is not scheduled for later" : "Its handler waits"}
       >
         Run now
       </RequestButton>

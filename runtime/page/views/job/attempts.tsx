@@ -16,6 +16,7 @@ const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, fill: string, w
   failed: ["failed", "f-fail", "Failed"],
   retrying: ["failed", "f-fail", "Failed, will be retried"],
   lost: ["warn", "f-warn", "Worker lost"],
+  suspended: ["scheduled", "f-wait", "Suspended"],
   "handed-back": ["queued", "f-warn", "Handed back"],
   cancelled: ["cancelled", "f-line", "Cancelled"],
   expired: ["expired", "f-warn", "Expired"],

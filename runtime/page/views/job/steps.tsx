@@ -24,14 +24,15 @@ const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, word: string]>>
 }
 
 /**
- * Shows the steps of a job whose steps are being or were reverted at once; those of any other job when the reader opens
- * the panel, since most jobs have no durable steps and a request for each would be wasted.
+ * Shows the steps of a job that waits, or whose steps are being or were reverted, at once; those of any other job when the reader
+ * opens the panel, since most jobs have no durable steps and a request for each would be wasted.
  */
 export const DurableSteps = ({ job, isEnded }: { readonly job: FullJob; readonly isEnded: boolean }): JSX.Element => {
-  const { id, run, reverting, reverted, unreverted } = job
+  const { id, run, reverting, reverted, unreverted, waits } = job
   const chosen = useSignal<boolean | undefined>(undefined)
   const cursors = useSignal<ReadonlyArray<string>>([])
-  const isOpen = chosen.value ?? (reverting !== undefined || reverted === true || unreverted !== undefined)
+  const isOpen =
+    chosen.value ?? (reverting !== undefined || reverted === true || unreverted !== undefined || waits !== undefined)
   const cursor = cursors.value.at(-1)
   const steps = useLoad(
     isOpen ? `${id} ${run} ${isEnded} ${cursor ?? ""}` : undefined,

@@ -9,6 +9,7 @@ import { href } from "../../router.ts"
 import { idEnd } from "../../seen.ts"
 import { get, now } from "../../state.ts"
 import { countdown } from "../../times.ts"
+import { SignalButton } from "./signal.tsx"
 
 export const WhyPanel = ({ job }: { readonly job: FullJob }): JSX.Element => {
   const why = useLoad(job.id, (stop) => get<Why>(jobPath(job.id, "/why"), {}, stop), { every: 1 })
@@ -74,6 +75,9 @@ const Remedy = ({ code, queue, job }: Pick<WaitCause, "code"> & { readonly queue
       </RequestButton>
     )
   }
+  const { signals = [] } = job.waits ?? {}
+  if (signals.length > 0 && (code === "waiting-for-signal" || code === "waiting-for-jobs"))
+    return <SignalButton job={job} names={signals} />
   if (code === "scheduled" || code === "retrying") {
     const path = jobPath(job.id, "/run-now")
     return (

@@ -86,6 +86,12 @@ describe("attempts", () => {
     expect(attemptsOf(job("failed", told)).map(({ outcome }) => outcome)).toEqual(["retrying", "lost", "failed"])
   })
 
+  test("of a job that waits continue in the same attempt", () => {
+    const told = [attempt(1, 1, { ended: at(2), outcome: "suspended" })]
+    const waits = attemptsOf(job("scheduled", told, { due: at(900) }))
+    expect(waits).toMatchObject([{ outcome: "suspended" }, { attempt: 1, outcome: "waiting" }])
+  })
+
   test("of a run that was begun by hand do not follow the last ones", () => {
     const told = [attempt(1, 1, { ended: at(2), outcome: "failed", error: ERROR })]
     const waits = attemptsOf(job("queued", told, { enqueued: at(900) }, 2))
