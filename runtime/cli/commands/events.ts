@@ -30,6 +30,7 @@ const COLOURS: Readonly<Record<string, Colour>> = {
   "task-failed": "red",
   "task-rejected": "red",
   "task-retried": "yellow",
+  "task-suspended": "dim",
   "task-revoked": "dim",
   "worker-heartbeat": "dim",
 }
