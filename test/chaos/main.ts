@@ -11,6 +11,8 @@
  *   time, restarts of the broker, and an outage longer than it knows publish keys; exits 1 unless each runs once, and in time.
  * - `npm run chaos -- steps [sqlite] [nats] [postgres]`: kills and freezes a worker at every write of flows with durable steps, and
  *   exits 1 when one does not end as without; `-- steps-faults [nats] [no-open …]`: broken builds of steps, on sqlite unless said.
+ * - `npm run chaos -- waits [sqlite …] [--jobs 300] [--kills 50]`: kills workers while jobs sleep, wait for signals and call other jobs;
+ *   exits 1 when a job does not end once, with what it was sent.
  * - `npm run chaos -- trials [newcomer …] [sqlite …]`: what broke promises before, on each transport that it applies to; see `trials.ts`.
  * - `npm run chaos -- faults [no-fence …]`: broken builds, all or these; exits 1 when the checker does not catch each of them.
  */
@@ -25,6 +27,7 @@ import { runChaos } from "./run.ts"
 import { mutantWorker, stepMutants } from "./step-mutants.ts"
 import { runStepDeaths } from "./steps.ts"
 import { LONG, runTrial, trials } from "./trials.ts"
+import { runWaitDeaths } from "./waits.ts"
 
 const { values, positionals } = parseArgs({
   args: process.argv.slice(2),
@@ -77,7 +80,7 @@ const longRuns = async (): Promise<boolean> => {
   return ok
 }
 
-const MODES = ["rollout", "faults", "ledger", "steps", "steps-faults", "trials"] as const
+const MODES = ["rollout", "faults", "ledger", "steps", "steps-faults", "trials", "waits"] as const
 type Mode = (typeof MODES)[number]
 
 const namesOf = (all: ReadonlyArray<{ readonly name: string }>): ReadonlyArray<string> => all.map(({ name }) => name)
@@ -145,6 +148,23 @@ const deathsInSteps = async (): Promise<boolean> => {
     ok &&= problems.length === 0
     const seconds = Math.round((Date.now() - began) / 1_000)
     console.log(`${kind.name}: ${points} points, ${problems.length} problems, ${seconds} s`)
+    for (const problem of problems.slice(0, 20)) console.log(`  ${problem}`)
+  }
+  return ok
+}
+
+const deathsInWaits = async (): Promise<boolean> => {
+  let ok = true
+  for (const kind of wanted([...everyBoard, natsCluster])) {
+    const began = Date.now()
+    await using board = await kind.open()
+    const counts = { jobs: Number(values.jobs ?? 300), kills: Number(values.kills) }
+    const { sent, killed, problems } = await runWaitDeaths(board, counts)
+    ok &&= problems.length === 0
+    const seconds = Math.round((Date.now() - began) / 1_000)
+    console.log(
+      `${kind.name}: ${counts.jobs} jobs, ${sent} signals, ${killed} deaths, ${problems.length} problems, ${seconds} s`,
+    )
     for (const problem of problems.slice(0, 20)) console.log(`  ${problem}`)
   }
   return ok
@@ -239,6 +259,7 @@ const modes: Readonly<Record<Mode, readonly [run: () => Promise<boolean>, names:
   ledger: [ledgers, namesOf(sharedBoards)],
   steps: [deathsInSteps, namesOf(allBoards)],
   trials: [allTrials, namesOf([...everyBoard, natsCluster, ...trials])],
+  waits: [deathsInWaits, namesOf([...everyBoard, natsCluster])],
   "steps-faults": [brokenSteps, namesOf([...allBoards, ...stepMutants])],
 }
 const mode = MODES.find((each) => positionals.includes(each))

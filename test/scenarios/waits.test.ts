@@ -1,8 +1,9 @@
 /** Jobs that sleep, wait for signals and call other jobs: between two deliveries they hold nothing. */
 import { readFileSync } from "node:fs"
-import { actor, type Job, StepError } from "callboard"
+import { actor, connect, type Job, type JobHandle, StepError } from "callboard"
 import * as Effect from "effect/Effect"
-import { describe, expect, test } from "vitest"
+import { describe, expect, onTestFinished, test } from "vitest"
+import type { CallFields } from "../../runtime/actor/step.ts"
 import { eventually, temporaryFolder } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { isolated } from "../unit/runtime/steps/isolated.ts"
@@ -108,9 +109,99 @@ onEveryBoard((newBoard) => {
       for (let at = 0; at < 20; at++) for (const _ of [1, 2]) await job.signal("n", at, { key: `k${at}` })
       expect(await job.result(WAIT)).toEqual(Array.from({ length: 20 }, (_, at) => at))
     })
+
+    test("is one of a hundred, each sent twice, and of sixty at the same moment from three connections", async () => {
+      const board = newBoard()
+      const service = await start(
+        [
+          actor("waits", {
+            methods: {
+              run: async (count: number, job) => {
+                const got: Array<unknown> = []
+                for (let at = 0; at < count; at++) got.push(await job.waitFor(`n/${at}`, { signal: "n" }))
+                return got
+              },
+            },
+          }),
+        ],
+        { transport: board },
+      )
+      const slow = await service.client.submit("waits", { input: 100 })
+      const quick = await service.client.submit("waits", { input: 60 })
+      const clients = await Promise.all([1, 2, 3].map(() => connect(board)))
+      onTestFinished(async () => void (await Promise.all(clients.map((client) => client.close()))))
+      const all = Array.from({ length: 60 }, (_, at) => at)
+      await Promise.all(all.map((at) => clients[at % 3]?.job(quick.id).signal("n", at)))
+      for (let at = 0; at < 100; at++) for (const _ of [1, 2]) await slow.signal("n", at, { key: `k${at}` })
+      expect(await slow.result(WAIT)).toEqual(Array.from({ length: 100 }, (_, at) => at))
+      const got = await quick.result(WAIT)
+      expect(Array.isArray(got) ? got.toSorted((one, other) => one - other) : got).toEqual(all)
+    })
+
+    test("is refused if too many, or too large ones, are not taken", async () => {
+      const service = await startWith(async (_input, job) => job.waitFor("go"))
+      const job = await service.client.submit("waits", { delay: "1 hour" })
+      await expect(job.signal("n", "x".repeat(64 * 1024))).rejects.toMatchObject({ code: "too-large" })
+      for (let at = 0; at < 4; at++) await job.signal("n", "x".repeat(63 * 1024))
+      await expect(job.signal("n", "x".repeat(8 * 1024))).rejects.toMatchObject({
+        code: "too-large",
+        message: expect.stringContaining("has not taken 4 signals yet"),
+      })
+      for (let at = 4; at < 100; at++) await job.signal("n", at)
+      await expect(job.signal("n", 100)).rejects.toMatchObject({
+        code: "too-large",
+        message: expect.stringContaining("has not taken 100 signals yet"),
+      })
+    })
   })
 
   describe("a call", () => {
+    test("continues however the other job ends", async () => {
+      const service = await startWith(async ({ task, fields }: { task: string; fields: CallFields }, job) =>
+        job.call("other", task, fields).catch((cause: unknown) => {
+          if (!(cause instanceof StepError)) throw cause
+          return [cause.name, cause.is("JobFailed"), cause.message]
+        }),
+      )
+      const { client } = service
+      const caller = (task: string, fields: CallFields = {}) => client.submit("waits", { input: { task, fields } })
+      const called = async (job: JobHandle) =>
+        client.job((await eventually(async () => (await job.find()).waits?.jobs?.[0])) ?? "")
+      const cancelled = await caller("child", { delay: "1 hour" })
+      const deleted = await caller("child", { delay: "1 hour" })
+      const ended = await Promise.all([
+        caller("child", { input: { a: 1 }, resultTtl: "1 hour" }),
+        caller("child", { input: null }),
+        caller("child.fails"),
+        caller("child.none"),
+        caller("child", { queue: "nobody", expires: 2 }),
+      ])
+      await (await called(cancelled)).cancel()
+      await (await called(deleted)).delete()
+      const results = await Promise.all([...ended, cancelled, deleted].map((job) => job.result({ timeout: 60 })))
+      expect(results).toEqual([
+        { a: 1 },
+        null,
+        ["RangeError", true, "no"],
+        ["CallboardError", false, expect.stringContaining("has no method none")],
+        ["JobExpired", false, expect.stringContaining("expired")],
+        ["JobCancelled", false, expect.stringContaining("cancelled")],
+        ["JobGone", false, expect.stringContaining("not kept any more")],
+      ])
+    })
+
+    test("is one of a hundred, for which its job continues a few times", async () => {
+      const service = await startWith(
+        async (count: number, job) =>
+          Promise.all(Array.from({ length: count }, (_, at) => job.call<number>(`call ${at}`, "child", { input: at }))),
+        { concurrency: 4 },
+      )
+      const job = await service.client.submit("waits", { input: 100 })
+      expect(await job.result(WAIT)).toEqual(Array.from({ length: 100 }, (_, at) => at))
+      const { transitions } = await job.find()
+      expect(transitions.filter(({ state }) => state === "started").length).toBeLessThanOrEqual(5)
+    })
+
     test("resolves with the result of the other job, and fails as that does", async () => {
       const service = await startWith(async (_input, job) => {
         const result = await job.call("child", "child", { input: { a: 1 } })
