@@ -33,17 +33,22 @@ export interface MethodHandle<In, R> {
 /** Submits tasks for one method of an actor from within a handler: they become children of the handler's job. */
 export interface ChildMethodHandle<In, R> {
   submit(...args: SubmitArguments<In>): Promise<JobHandle<R>>
+  /**
+   * Submits a task, waits for the end of its job without holding anything, and resolves with its result, as `job.call` does.
+   * `name`: of the call, which no other step or wait of the handler has. Fails with a `StepError` if the job does not succeed.
+   */
+  call(name: string, ...args: SubmitArguments<In, Omit<CallOptions, "id">>): Promise<R>
 }
 
 /**
  * A handler gets an empty object where no input was submitted: so only a method that accepts one may be submitted
  * without input.
  */
-type SubmitArguments<In> = [In] extends [undefined | void]
-  ? [input?: undefined, options?: CallOptions]
+type SubmitArguments<In, Options = CallOptions> = [In] extends [undefined | void]
+  ? [input?: undefined, options?: Options]
   : Record<never, never> extends In
-    ? [input?: In, options?: CallOptions]
-    : [input: Exclude<In, undefined>, options?: CallOptions]
+    ? [input?: In, options?: Options]
+    : [input: Exclude<In, undefined>, options?: Options]
 
 /** A method handle for each method of an actor. */
 export type ActorHandle<A extends AnyActor> = A extends {
@@ -79,10 +84,15 @@ export const actorHandle = <A extends AnyActor>(name: A["name"], client: Submitt
 /** The handle of an actor that submits through the job of a handler. */
 export const childHandle = <A extends AnyActor>(
   name: A["name"],
-  submit: (task: string, fields: SubmissionFields) => Promise<JobHandle>,
+  job: {
+    readonly submit: (task: string, fields: SubmissionFields) => Promise<JobHandle>
+    readonly call: (name: string, task: string, fields: SubmissionFields) => Promise<unknown>
+  },
 ): ChildActorHandle<A> =>
   handleOf((meth) => ({
-    submit: (input?: unknown, fields: SubmissionFields = {}) => submit(name, fieldsOf(meth, input, fields)),
+    submit: (input?: unknown, fields: SubmissionFields = {}) => job.submit(name, fieldsOf(meth, input, fields)),
+    call: (call: string, input?: unknown, fields: SubmissionFields = {}) =>
+      job.call(call, name, fieldsOf(meth, input, fields)),
   }))
 
 const fieldsOf = (meth: string, input: unknown, fields: SubmissionFields): SubmissionFields => ({

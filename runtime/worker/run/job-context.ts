@@ -176,7 +176,7 @@ export class JobContext<Port extends JobPort = JobPort> implements Job<unknown> 
     return (task, fields = {}) => this.#port.submit(task, fields)
   }
   get actor(): Job["actor"] {
-    return <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
+    return <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this)
   }
   get job(): Job["job"] {
     return <R = unknown>(id: string): JobHandle<R> => this.#port.job<R>(id)

@@ -146,6 +146,12 @@ export const seller = actor("seller", {
       const shop = job.actor<Shop>("shop")
       const order = await shop.order.submit({ item: input.item, at: "2026-01-01" }, { delay: 1 })
       same<Awaited<ReturnType<typeof order.result>>["amount"], number>(true)
+      const called = await shop.order.call("order again", { item: input.item, at: "2026-01-01" }, { priority: 9 })
+      same<(typeof called)["amount"], number>(true)
+      // @ts-expect-error the id follows from the caller's
+      await shop.order.call("order once more", { item: input.item, at: "2026-01-01" }, { id: "order" })
+      // @ts-expect-error a call has a name
+      await shop.order.call({ item: input.item, at: "2026-01-01" })
       job.actorName satisfies string
       // @ts-expect-error a field of the wrong type
       await shop.count.submit({ path: 1 })
