@@ -29,7 +29,7 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     name: "no-open",
     flow: "plain",
     file: "runtime/steps/journal.ts",
-    from: `return this.folded.opened > fence ? undefined : this.#write([waiting({ kind: "open", fence, at, claims })])`,
+    from: `return this.#writeAll([{ kind: "open", fence, at, claims } as const, ...outcomes].map(waiting))`,
     to: "return 1",
   },
   {
@@ -57,8 +57,8 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     name: "second-worker-reverts-nothing",
     flow: "saga",
     file: "runtime/worker/run/step-session.ts",
-    from: "if (!this.#run.record.reverts || record === undefined) return decided",
-    to: "if (!this.#run.record.reverts || record === undefined || !this.#fresh) return decided",
+    from: "if (!this.#run.record.reverts) return {",
+    to: "if (!this.#run.record.reverts || !this.#fresh) return {",
   },
   {
     name: "reverts-again",

@@ -302,7 +302,9 @@ test.each(alone)("a first project with $runtime alone", { timeout: 120_000 }, as
   const own = join(folder.path, `alone-${runtime}`)
   mkdirSync(own)
   const PATH = pathWith(programs())
-  const env = { PATH, npm_config_user_agent: undefined, npm_config_prefer_offline: "true" }
+  // npm names its own Node in the environment of its scripts, and Bun then expects a `node` on PATH and offers none of its own.
+  const ofNpm = { npm_config_user_agent: undefined, npm_node_execpath: undefined, NODE: undefined }
+  const env = { ...ofNpm, PATH, npm_config_prefer_offline: "true" }
   const [installer = "", ...args] = install
   await run(join(PATH, installer), [...args, inject("tarball")], { cwd: own, env })
   expect(await run(join(PATH, start), ["callboard", "init"], { cwd: own, env })).toContain(
