@@ -1,5 +1,6 @@
 /** Rates and limits in one worker, and how actors set them. */
 import { actor, type InvalidActor } from "callboard"
+import { runActor, virtualClock } from "callboard/testing"
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
 import { decodeState, encodeState, limitKey } from "../../../../../runtime/worker/limits/permits.ts"
@@ -258,4 +259,24 @@ test("the state of a limit is read as it was written, and what is none counts as
   const nothing = { tat: undefined, held: new Map(), asking: new Map() }
   expect(decodeState(encodeState(nothing))).toEqual(nothing)
   expect(decodeState(new TextEncoder().encode('{"held":7}'))).toEqual(nothing)
+})
+
+test("a task waits for the permit of a handler that goes on after its job was decided, and starts once that stops", async () => {
+  using clock = virtualClock()
+  const gate = Promise.withResolvers<void>()
+  const began: Array<string> = []
+  const run = async ({ who }: { who: string }) => {
+    began.push(who)
+    if (who === "stuck") await gate.promise
+  }
+  const limited = actor("limited", { methods: { run: { limit: { concurrency: 1 }, timeLimit: { hard: 1 }, run } } })
+  await using worker = await runActor(limited, { clock })
+  const stuck = await worker.submit.run({ who: "stuck" })
+  await worker.submit.run({ who: "next" })
+  await clock.advance(2.5)
+  expect(await stuck.find()).toMatchObject({ state: "failed", error: { reason: "timeout" } })
+  expect(began).toEqual(["stuck"])
+  gate.resolve()
+  await clock.advance(0.01)
+  expect(began).toEqual(["stuck", "next"])
 })
