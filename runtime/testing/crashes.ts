@@ -162,7 +162,8 @@ const runWith = async <Seen>(
       }
     const { store } = driver
     return overriding(driver, {
-      publish: unlessDead((postings) => driver.publish(postings)),
+      // Jobs that the handler submits.
+      publish: (postings) => write(true, () => driver.publish(postings)),
       take: unlessDead((request, signal) => driver.take(request, signal)),
       extend: unlessDead((tokens) => driver.extend(tokens)),
       read: unlessDead((ids, what) => driver.read(ids, what)),
@@ -176,7 +177,8 @@ const runWith = async <Seen>(
         list: unlessDead((range) => store.list(range)),
         write: (operations) =>
           write(
-            operations.some(({ key }) => key.startsWith("flow/")),
+            // Its journal, and the notes of the jobs that it waits for.
+            operations.some(({ key }) => key.startsWith("flow/") || key.startsWith("after/")),
             () => store.write(operations),
           ),
       }),

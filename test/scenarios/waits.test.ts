@@ -1,9 +1,14 @@
 /** Jobs that sleep, wait for signals and call other jobs: between two deliveries they hold nothing. */
 import { readFileSync } from "node:fs"
-import { actor, connect, type Job, type JobHandle, StepError } from "callboard"
+import { actor, connect, type Job, type JobHandle, type ServeOptions, StepError } from "callboard"
 import * as Effect from "effect/Effect"
 import { describe, expect, onTestFinished, test } from "vitest"
 import type { CallFields } from "../../runtime/actor/step.ts"
+import { builtin } from "../../runtime/connection/builtin.ts"
+import { generateId } from "../../runtime/id.ts"
+import { decoder } from "../../runtime/protocol/text.ts"
+import { overriding } from "../../runtime/testing/observed-transport.ts"
+import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import { eventually, temporaryFolder } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { isolated } from "../unit/runtime/steps/isolated.ts"
@@ -12,11 +17,14 @@ import { onEveryBoard } from "./boards.ts"
 const WAIT = { timeout: 30 }
 
 onEveryBoard((newBoard) => {
-  const startWith = (run: (input: never, job: Job) => unknown, options: { readonly concurrency?: number } = {}) =>
-    start(
-      [actor("waits", { methods: { run } }), actor("child", { methods: { run: (input: unknown) => input, fails } })],
-      { transport: newBoard(), ...options },
-    )
+  const startWith = (
+    run: (input: never, job: Job) => unknown,
+    options: Pick<ServeOptions, "concurrency" | "transport" | "transports"> = {},
+  ) =>
+    start([actor("waits", { methods: { run } }), actor("child", { methods: CHILD })], {
+      transport: newBoard(),
+      ...options,
+    })
 
   describe("a job that sleeps", () => {
     test("holds no slot, is called again, and runs no step twice", async () => {
@@ -99,6 +107,59 @@ onEveryBoard((newBoard) => {
       expect((await job.find()).meta).toEqual({ a: 1, b: 2 })
     })
 
+    test.each(SENT)("that is sent %s continues the job at once, by one turn more at most", async (when) => {
+      const transport = newBoard()
+      await using sender = await connect(transport)
+      const id = generateId()
+      let at = 0
+      const send = async () => {
+        await sender.job(id).signal("go", "came")
+        at = performance.now()
+      }
+      let isSent = false
+      /** Sends it at this moment, once. */
+      const now = async (moment: string) => {
+        if (moment !== when || isSent) return
+        isSent = true
+        await send()
+      }
+      const run = async (_input: unknown, job: Job) => {
+        await job.step("last", () => now("during a step"))
+        await now("between the last step and the wait")
+        return job.waitFor("go", { timeout: "1 hour" })
+      }
+      await sender.submit("waits", { id })
+      await now("before the job begins")
+      const service = await startWith(
+        run,
+        whenSuspending(transport, () => now("as the job falls asleep")),
+      )
+      const job = service.client.job(id)
+      if (when === "during the wait") {
+        await eventually(async () => (await job.find()).waits !== undefined)
+        await now(when)
+      }
+      expect(await job.result(WAIT)).toBe("came")
+      expect(performance.now() - at).toBeLessThan(2_000)
+      const { transitions, signals, waits } = await job.find()
+      const turns = transitions.filter(({ state }) => state === "started").length
+      expect([turns <= 2, signals, waits]).toEqual([true, undefined, undefined])
+    })
+
+    test("of 60 KB, and a called job's result of 200 KB, come whole", async () => {
+      const [text, large] = ["é".repeat(30 * 1024), "x".repeat(200 * 1024)]
+      const service = await startWith(async (_input, job) => {
+        const [one, two] = [await job.waitFor("one"), await job.waitFor("two")]
+        const result = await job.call("large", "child", { input: large })
+        return [one, two, result].every((each, at) => each === [text, text, large][at])
+      })
+      const job = await service.client.submit("waits")
+      await job.signal("two", text)
+      await eventually(async () => (await job.find()).waits !== undefined)
+      await job.signal("one", text)
+      expect(await job.result(WAIT)).toBe(true)
+    })
+
     test("counts once with the same key, and is taken in order", async () => {
       const service = await startWith(async (_input, job) => {
         const got: Array<unknown> = []
@@ -157,36 +218,48 @@ onEveryBoard((newBoard) => {
 
   describe("a call", () => {
     test("continues however the other job ends", async () => {
-      const service = await startWith(async ({ task, fields }: { task: string; fields: CallFields }, job) =>
+      const transport = newBoard()
+      const run = ({ task, fields = {} }: { task: string; fields?: CallFields }, job: Job) =>
         job.call("other", task, fields).catch((cause: unknown) => {
           if (!(cause instanceof StepError)) throw cause
           return [cause.name, cause.is("JobFailed"), cause.message]
-        }),
-      )
-      const { client } = service
+        })
+      const { client } = await startWith(run, { transport })
       const caller = (task: string, fields: CallFields = {}) => client.submit("waits", { input: { task, fields } })
       const called = async (job: JobHandle) =>
         client.job((await eventually(async () => (await job.find()).waits?.jobs?.[0])) ?? "")
       const cancelled = await caller("child", { delay: "1 hour" })
       const deleted = await caller("child", { delay: "1 hour" })
+      const terminated = await caller("child.stays")
+      const expired = await caller("child", { queue: "nobody", expires: 1 })
       const ended = await Promise.all([
         caller("child", { input: { a: 1 }, resultTtl: "1 hour" }),
         caller("child", { input: null }),
         caller("child.fails"),
         caller("child.none"),
-        caller("child", { queue: "nobody", expires: 2 }),
+        caller("child.forgotten"),
       ])
       await (await called(cancelled)).cancel()
       await (await called(deleted)).delete()
-      const results = await Promise.all([...ended, cancelled, deleted].map((job) => job.result({ timeout: 60 })))
+      const stays = await called(terminated)
+      await eventually(async () => (await stays.find()).state === "started")
+      await stays.cancel({ terminate: true })
+      // A job that nothing serves has expired once a process looks at it.
+      await (await called(expired)).outcome(WAIT)
+      // Ends that no worker has stored are found by maintenance: a worker that starts does its first round at once.
+      await startWith(run, { transport })
+      const outside = [expired, cancelled, deleted, terminated]
+      const results = await Promise.all([...ended, ...outside].map((job) => job.result({ timeout: 60 })))
       expect(results).toEqual([
         { a: 1 },
         null,
         ["RangeError", true, "no"],
         ["CallboardError", false, expect.stringContaining("has no method none")],
+        ["JobGone", false, expect.stringContaining("not kept any more")],
         ["JobExpired", false, expect.stringContaining("expired")],
         ["JobCancelled", false, expect.stringContaining("cancelled")],
         ["JobGone", false, expect.stringContaining("not kept any more")],
+        ["JobCancelled", false, expect.stringContaining("cancelled")],
       ])
     })
 
@@ -229,6 +302,33 @@ onEveryBoard((newBoard) => {
       const job = await service.client.submit("waits", { input: 2 })
       expect(await job.result({ timeout: 60 })).toBe(13)
     })
+  })
+
+  test("a job that is tried again keeps what it has waited for, and makes calls anew that have failed", async () => {
+    const service = await startWith(async (_input, job) => {
+      const signal = await job.waitFor<string>("go")
+      const called = await job.call<string>("call", "child.recovers", { meta: { of: job.id } })
+      return [signal, called]
+    })
+    const byPolicy = await service.client.submit("waits", { retry: { max: 1, interval: 0 } })
+    await byPolicy.signal("go", 1)
+    expect(await byPolicy.result(WAIT)).toEqual([1, "recovered"])
+
+    const failed = async () => {
+      const job = await service.client.submit("waits")
+      await job.signal("go", 2)
+      expect(await job.outcome(WAIT)).toMatchObject({ state: "failed" })
+      return job
+    }
+    const byHand = await failed()
+    await byHand.retry()
+    expect(await byHand.result(WAIT)).toEqual([2, "recovered"])
+
+    const fromStart = await failed()
+    await fromStart.retry({ from: "start" })
+    await eventually(async () => (await fromStart.find()).waits?.signals?.[0] === "go")
+    await fromStart.signal("go", 3)
+    expect(await fromStart.result(WAIT)).toEqual([3, "recovered"])
   })
 
   test("a race of a wait and a sleep stays as it was", async () => {
@@ -288,6 +388,48 @@ test("an isolated handler and an Effect wait as well, and hold neither process n
   expect(readFileSync(log, "utf8")).toMatch(/^\d+\nend\n$/)
 })
 
-const fails = () => {
-  throw new RangeError("no")
+/** When a signal is sent. */
+const SENT = [
+  ...["before the job begins", "during a step", "between the last step and the wait"],
+  ...["as the job falls asleep", "during the wait"],
+]
+
+const isDriver = (opened: object): opened is Driver => "commit" in opened && "store" in opened
+
+/** A transport that calls `now` before it stores a record that suspends a job. */
+const whenSuspending = (transport: string, now: () => Promise<void>) => {
+  const plugin: Plugin = {
+    schemes: ["hooked"],
+    connect: async (url, options) => {
+      const [scheme = ""] = transport.split(":")
+      const { connect } =
+        await builtin[scheme === "nats" || scheme === "sqlite" || scheme === "redis" ? scheme : "memory"]()
+      const driver = await connect(new URL(url.href.replace(/^hooked/, scheme)), options)
+      if (!isDriver(driver)) throw new Error(`${scheme} is no driver`)
+      return overriding(driver, {
+        commit: async (commits) => {
+          if (commits.some(({ record }) => decoder.decode(record?.bytes).includes('"waits":'))) await now()
+          return driver.commit(commits)
+        },
+      })
+    },
+  }
+  return { transport: transport.replace(/^\w+/, "hooked"), transports: { hooked: plugin } }
 }
+
+const CHILD = {
+  run: (input: unknown) => input,
+  fails: () => {
+    throw new RangeError("no")
+  },
+  /** Fails at its first run, and succeeds at every later one. */
+  recovers: (_input: unknown, job: Job) => {
+    if (FAILED.has(String(job.meta["of"]))) return "recovered"
+    FAILED.add(String(job.meta["of"]))
+    throw new RangeError("not yet")
+  },
+  forgotten: { resultTtl: 0, run: () => "forgotten" },
+  stays: (_input: unknown, job: Job) =>
+    new Promise<void>((resolve) => job.signal.addEventListener("abort", () => resolve())),
+}
+const FAILED = new Set<string>()
