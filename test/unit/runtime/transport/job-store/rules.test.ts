@@ -129,6 +129,16 @@ describe("the hot path", () => {
     expect(asked.map((each) => each.split(" ")[0])).toEqual(["publish", "take", "commit"])
   })
 
+  test("a first delivery that is claimed before it runs costs one commit more, and no look", async () => {
+    const { jobs, asked, take, claim, settle } = open()
+    await jobs.publish([posting()])
+    const delivery = await take()
+    asked.length = 0
+    expect((await claim(delivery))?.status).toBe("started")
+    expect(await settle(success(delivery, []))).toBe("ended")
+    expect(asked).toEqual(['commit record over ""', expect.stringMatching(/record over "\d+" \+ ack/)])
+  })
+
   test("a later delivery costs one look and one claim more", async () => {
     const { jobs, asked, take, claim, settle, lapse } = open()
     await jobs.publish([posting()])
