@@ -86,7 +86,13 @@ const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, handl
 /** A turn of the event loop. */
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
-const stateOf = async (store: Store): Promise<{ readonly tat?: number; readonly held?: Record<string, number> }> => {
+const stateOf = async (
+  store: Store,
+): Promise<{
+  readonly tat?: number
+  readonly held?: Record<string, number>
+  readonly asking?: Record<string, unknown>
+}> => {
   const [entry] = await store.get([KEY])
   return entry === undefined ? {} : JSON.parse(new TextDecoder().decode(entry.value))
 }
@@ -302,6 +308,23 @@ describe("permits", () => {
       expect(permits.running).toBe(1)
     }
     expect(writes).toBe(before)
+  })
+
+  test("that another worker asks for are given back one by one, as the tasks end that use them", async () => {
+    const store = await newStore()
+    const [holder, asker] = [worker(store, { concurrency: 4 }), worker(store, { concurrency: 4 })]
+    await Promise.all([holder.register(), asker.register()])
+    holder.add(20)
+    await eventually(() => holder.permits.running === 4, { message: "it holds all of them" })
+    asker.add(20)
+    await eventually(async () => (await stateOf(store)).asking?.[asker.id] !== undefined, { message: "the other asks" })
+    // As it does when it is notified.
+    holder.permits.sync()
+    for (let turns = 0; turns < 20; turns++) await turn()
+    for (const left of [3, 2]) {
+      holder.permits.end()
+      await eventually(async () => (await stateOf(store)).held?.[holder.id] === left, { message: `it holds ${left}` })
+    }
   })
 
   test("that are in use for hours are written again before the store forgets them", async () => {
