@@ -22,7 +22,8 @@ export const isolated = actor("isolated", {
   module: import.meta.url,
   isolation: "process",
   start: ({ onStop, fail }) => {
-    const use = { pid: process.pid, runs: 0, fail, ledger: undefined as string | undefined }
+    const late: Promise<unknown> = Promise.resolve()
+    const use = { pid: process.pid, runs: 0, fail, late, ledger: undefined as string | undefined }
     onStop(() => {
       if (use.ledger !== undefined) appendFileSync(use.ledger, "released\n")
     })
@@ -70,6 +71,17 @@ export const isolated = actor("isolated", {
       void child.result()
       return process.pid
     },
+    /** Reports its progress and notes meta data after its end. */
+    late: (_input: unknown, job) => {
+      job.use.late = new Promise((resolve) => {
+        setTimeout(() => {
+          job.progress(0.5)
+          job.patchMeta({ late: true })
+          resolve(process.pid)
+        }, 20)
+      })
+    },
+    whenLate: (_input: unknown, job) => job.use.late,
     job: (
       _input: unknown,
       { id, attempt, run, retries, actorName, method, queue, headers, meta, deadline, signal },

@@ -463,6 +463,19 @@ describe("the processes", () => {
     expect(await result(client, "isolated.pid")).toBe(pid)
   })
 
+  test("what a handler sends after its end harms neither the worker nor the next run", async () => {
+    const { client } = await start({ concurrency: 1 })
+    const pid = await result(client, "isolated.pid")
+    const late = await client.submit("isolated.late")
+    await late.result(WAIT)
+    const next = await client.submit("isolated.whenLate")
+    expect(await next.result(WAIT)).toBe(pid)
+    for (const job of [late, next]) {
+      const { progress, meta } = await job.find()
+      expect({ progress, meta }).toEqual({})
+    }
+  })
+
   test("never outnumber the concurrency, and make room for another actor", async () => {
     const { client } = await start({ actors: [isolated, mixed], concurrency: 2 })
     const pids = await Promise.all(Array.from({ length: 10 }, () => result(client, "isolated.pid")))
