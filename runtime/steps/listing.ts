@@ -1,10 +1,11 @@
 /**
- * Lists the steps of a job for the page, HTTP and the command line; and gives journals of ended jobs the time to live
- * of their record.
+ * Lists the steps of a job for the page, HTTP and the command line; and looks for journals of ended jobs: ends the jobs that
+ * these have called, and gives the journals the time to live of their record.
  */
 import * as Schema from "effect/Schema"
 import { describedMethod } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
+import { cancelCalled } from "../jobs/commands/cancel.ts"
 import { idFrom } from "../jobs/dependencies/edges.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { isoTime } from "../jobs/view.ts"
@@ -18,6 +19,7 @@ import { hash } from "../transport/job-store/hash.ts"
 import { fold, type StepState, unreverted } from "./fold.ts"
 import { decodePage, journalPrefix, OtherVersion, SHARDS, shardPrefix, type WaitEntry } from "./page.ts"
 import { keepAll, readJournal } from "./pages.ts"
+import { calledJobs, endsCalled } from "./waits.ts"
 
 const Step = Schema.Struct({
   name: Schema.String,
@@ -152,14 +154,16 @@ const SLICE = 50
 
 /**
  * Finds journals of ended jobs that have no time to live yet, because the worker died before it could set one, or
- * because the job was ended by another process. Each round reads one part of one shard.
+ * because the job was ended by another process; the jobs that they have called may still run. Each round reads one part of one
+ * shard.
  */
 export class JournalSweep {
   #shard = 0
   #after: string | undefined
 
   /** Fails as the transport does. */
-  async round({ jobs, store }: Pick<Connection, "jobs" | "store">): Promise<void> {
+  async round(connection: Connection): Promise<void> {
+    const { jobs, store } = connection
     const prefix = shardPrefix(this.#shard)
     const some = await store.list({
       prefix,
@@ -174,9 +178,18 @@ export class JournalSweep {
     }
     for (const [id, run] of runs.values()) {
       const record = (await jobs.find(id))?.record
-      const isOver = record === undefined || record.run > run || isTerminal(record.state)
+      if (record !== undefined && record.run <= run && !isTerminal(record.state)) continue
       const keepMs = record?.run === run ? (record.keepMs ?? -1) : 0
-      if (isOver) await keepAll(store, journalPrefix(id, run), keepMs).catch(unlessLater)
+      const journal = journalPrefix(id, run)
+      try {
+        if (record?.run === run && endsCalled(record)) {
+          const { entries } = await readJournal(store, journal)
+          await cancelCalled(connection, calledJobs(fold(entries)), record.terminated)
+        }
+        await keepAll(store, journal, keepMs)
+      } catch (cause) {
+        unlessLater(cause)
+      }
     }
     this.#after = some.length < SLICE ? undefined : some.at(-1)?.key
     if (this.#after === undefined) this.#shard = (this.#shard + 1) % SHARDS

@@ -1,5 +1,6 @@
 /** Decides which waits of a job are over, and what it still waits for. Pure. */
 import type { JobRecord } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
 import type { Signal, Waits } from "../protocol/waits.ts"
 import { failureNamed } from "./failure.ts"
 import type { Folded } from "./fold.ts"
@@ -78,6 +79,10 @@ export const waitsOf = (waits: Iterable<WaitEntry>, now: number): Waits => {
 /** The jobs that are called and are not known to have ended. */
 export const calledJobs = ({ waits }: Pick<Folded, "waits">): ReadonlyArray<string> =>
   [...waits.values()].flatMap(({ job }) => job ?? [])
+
+/** Whether the jobs that a job has called, and that have not ended, end with it: it has not succeeded, or reverts its steps. */
+export const endsCalled = ({ state, reverting }: Pick<JobRecord, "state" | "reverting">): boolean =>
+  reverting !== undefined || (isTerminal(state) && state !== "succeeded")
 
 /** The record without the signals that the handler has taken. */
 export const withoutTaken = (record: JobRecord, taken: ReadonlySet<number>): JobRecord => {

@@ -1,4 +1,5 @@
-/** Cancels a job. */
+/** Cancels a job, and the jobs that it has called. */
+import { inLanes } from "../../async/timers.ts"
 import { CANCEL_TOPIC, type Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { isObject } from "../../protocol/guards.ts"
@@ -26,8 +27,8 @@ export interface CancelOptions {
 /**
  * Cancels a job. A waiting job will not run. Of a running job the handler's signal fires and the outcome is refused;
  * the reason in its record is `stopped`. A job whose durable steps have a revert ends once these are reverted, unless it
- * is terminated. Jobs that wait for the job stay deferred; with `release` they are released, also when it was cancelled
- * before.
+ * is terminated. The jobs that it has called and waits for are cancelled as well. Jobs that wait for the job stay
+ * deferred; with `release` they are released, also when it was cancelled before.
  *
  * Fails with `already-terminal`, `gone`, `not-found`, and as `check` does.
  */
@@ -77,7 +78,9 @@ export const cancelAlone = async (
   check: Check = () => undefined,
 ): Promise<JobRecord> => {
   const { terminate = false, release: releasesDependents = false } = options
+  let called: ReadonlyArray<string> = []
   const cancelled = await decide(connection, id, ({ record }) => {
+    called = record.waits?.jobs ?? []
     // The job was cancelled before: its dependents may not have been released, or not all of them.
     if (releasesDependents && record.state === "cancelled" && !record.tombstone) return undefined
     if (terminate && mayStillRun(record)) return { record: { ...record, terminated: true } }
@@ -96,7 +99,30 @@ export const cancelAlone = async (
   })
   await announceCancellation(connection, cancelled, terminate)
   await removeOwnEdges(connection, cancelled)
+  // The sweep over the journals of ended jobs finds what is left.
+  await cancelCalled(connection, called, terminate).catch(() => undefined)
   return cancelled
+}
+
+/** Called jobs that are cancelled at the same time. */
+const AT_A_TIME = 16
+
+/**
+ * Cancels jobs that were called by a job which has ended or reverts its steps, and the jobs that they have called. One that
+ * cannot be cancelled any more stays as it is. Fails as the transport does.
+ */
+export const cancelCalled = async (
+  connection: Connection,
+  ids: ReadonlyArray<string>,
+  terminate = false,
+): Promise<void> => {
+  await inLanes(AT_A_TIME, ids, async (id) => {
+    try {
+      await cancelJob(connection, id, { terminate })
+    } catch (cause) {
+      if (!(cause instanceof CallboardError) || cause.code === "transport-unavailable") throw cause
+    }
+  })
 }
 
 /**

@@ -13,6 +13,7 @@ import { waitingFor } from "../dependencies/release.ts"
 import type { PartlyDone } from "../responses.ts"
 import { goneError } from "../tracking/finding.ts"
 import { forgetHistory, lapseHistory } from "../tracking/history.ts"
+import { cancelCalled } from "./cancel.ts"
 import { decide, removeOwnEdges } from "./decide.ts"
 import { type Bounds, boundOf } from "./partial.ts"
 
@@ -152,7 +153,9 @@ const replaceRecord = async (connection: Connection, id: string): Promise<JobRec
   const before = await publishFollowUps(connection, id)
   const published = lastChangeOf(before)
   if (before.state !== "started") await lapseHistory(connection.store, before)
+  let called: ReadonlyArray<string> = []
   const tombstone = await decide(connection, id, ({ record }) => {
+    called = record.waits?.jobs ?? []
     if (record.tombstone) throw goneError(id)
     // A worker has stored an outcome since then.
     if (tombstoneOf(record).followUps !== undefined && lastChangeOf(record) !== published) return undefined
@@ -172,7 +175,9 @@ const replaceRecord = async (connection: Connection, id: string): Promise<JobRec
       withdraw: true,
     }
   })
-  return tombstone.deleted ? tombstone : replaceRecord(connection, id)
+  if (!tombstone.deleted) return replaceRecord(connection, id)
+  await cancelCalled(connection, called).catch(() => undefined)
+  return tombstone
 }
 
 const lastChangeOf = ({ timeline }: JobRecord): number => timeline.at(-1)?.n ?? 0

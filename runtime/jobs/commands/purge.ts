@@ -15,7 +15,7 @@ import { sleep } from "../../transport/timers.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import type { PartlyDone } from "../responses.ts"
 import { checkedQueue } from "../tracking/waiting.ts"
-import { announceCancellation, toBeReverted } from "./cancel.ts"
+import { announceCancellation, cancelCalled, toBeReverted } from "./cancel.ts"
 import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
 import { BOUNDS, type Bounds, boundOf } from "./partial.ts"
@@ -199,7 +199,9 @@ class Purge {
  * and leaves it as it is.
  */
 const purgeJob = async (connection: Connection, id: string): Promise<JobRecord> => {
+  let called: ReadonlyArray<string> = []
   const purged = await decide(connection, id, ({ record }) => {
+    called = record.waits?.jobs ?? []
     if (record.tombstone || isTerminal(record.state) || record.state === "started" || record.reverting)
       throw NOT_WAITING
     const now = Date.now()
@@ -209,6 +211,7 @@ const purgeJob = async (connection: Connection, id: string): Promise<JobRecord> 
   })
   // A worker may have just started it, which no record shows yet.
   await announceCancellation(connection, purged, false)
+  await cancelCalled(connection, called).catch(() => undefined)
   return purged
 }
 

@@ -7,6 +7,7 @@ import type { Batcher } from "../../async/batcher.ts"
 import type { Client } from "../../client/client.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
+import { cancelCalled } from "../../jobs/commands/cancel.ts"
 import { endsOf, wakeAfter } from "../../jobs/dependencies/called.ts"
 import { writeEdges } from "../../jobs/dependencies/edges.ts"
 import { OUTCOME_LOST } from "../../jobs/outcome/job-error.ts"
@@ -20,7 +21,7 @@ import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
 import { journalPrefix, OtherVersion, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
-import { type Arrived, calledJobs, endedWaits, waitsOf, withoutTaken } from "../../steps/waits.ts"
+import { type Arrived, calledJobs, endedWaits, endsCalled, waitsOf, withoutTaken } from "../../steps/waits.ts"
 import type { Claim, ClaimAnswer, Jobs, Settlement } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import { sleep } from "../../transport/timers.ts"
@@ -67,6 +68,8 @@ export class StepSession implements StepPort, RunSteps {
   #finished = false
   /** Whether the handler was left so that the job is suspended. */
   #suspended = false
+  /** Whether the jobs that the handler has called end, since their outcome is not awaited any more. */
+  #endsCalled = false
   readonly #closing = Promise.withResolvers<void>()
 
   constructor(active: ActiveDelivery, run: HandlerRun, services: StepServices) {
@@ -110,7 +113,8 @@ export class StepSession implements StepPort, RunSteps {
     const { clock, record } = this.#run
     if (!this.#fresh)
       await this.#journal.open(clock.now(), record.claims ?? 0, async (folded) =>
-        folded.waits.size === 0 || folded.ending !== undefined
+        // A job that reverts its steps has ended the jobs that it has called, which must not change how its handler continues.
+        folded.waits.size === 0 || folded.ending !== undefined || record.reverting !== undefined
           ? []
           : endedWaits(folded, await this.#arrived(calledJobs(folded))),
       )
@@ -148,6 +152,7 @@ export class StepSession implements StepPort, RunSteps {
   async wait({ forMs, ...wait }: BegunWait): Promise<void> {
     const at = this.#run.clock.transportNow()
     await this.#journal.append({ kind: "wait", ...wait, at, ...(forMs === undefined ? {} : { until: at + forMs }) })
+    if (this.#endsCalled) void this.#endCalled()
   }
 
   async rest(): Promise<ReadonlyArray<StepEntry>> {
@@ -268,6 +273,7 @@ export class StepSession implements StepPort, RunSteps {
    */
   settled(decided: Settlement | undefined, outcomes: StepOutcomes, isCertain: boolean): Settlement | undefined {
     const { stop } = this.#run
+    if (stop === "cancelled") void this.#endCalled()
     if (stop !== undefined && stop !== "timeout") return decided
     const whole = outcomes.attempt()
     // The signals that its handler has taken are taken, however the attempt ends.
@@ -312,8 +318,34 @@ export class StepSession implements StepPort, RunSteps {
     return ended.record === undefined ? ended : { ...ended, record: { ...ended.record, ...reverted } }
   }
 
-  /** Called when the settlement is stored: the journal of an ended job is kept as long as its record. */
-  async stored({ id, state, run, keepMs = -1, waits }: JobRecord): Promise<void> {
+  /**
+   * Cancels the jobs that the handler has called and that have not ended; one that it is calling now follows. Resolves with whether all
+   * are cancelled, and never rejects: the sweep over the journals of ended jobs does the same.
+   */
+  async #endCalled(): Promise<boolean> {
+    this.#endsCalled = true
+    const called = calledJobs(this.#journal.folded)
+    if (called.length === 0) return true
+    const { jobs, client, log } = this.#services
+    const { id } = this.#run.posting
+    try {
+      const terminated = (await jobs.find(id))?.record.terminated
+      await cancelCalled(client.connection, called, terminated)
+      return true
+    } catch (cause) {
+      log.debug("the jobs that a job has called could not be cancelled yet", { job: id, cause: String(cause) })
+      return false
+    }
+  }
+
+  /**
+   * Called when the settlement is stored: the jobs that the job has called end with it unless it succeeds, and the journal of an
+   * ended job is kept as long as its record.
+   */
+  async stored(record: JobRecord): Promise<void> {
+    const { id, state, run, keepMs = -1, waits } = record
+    // The sweep does it again as long as the journal has no time to live.
+    if (run === this.#run.posting.run && endsCalled(record) && !(await this.#endCalled())) return
     if (waits?.jobs !== undefined) await wakeAfter(this.#services.client.connection, id, waits.jobs)
     if (this.#journal.closed !== undefined || (!isTerminal(state) && run === this.#run.posting.run)) return
     await this.#journal.keep(isTerminal(state) ? keepMs : 0)
