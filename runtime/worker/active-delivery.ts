@@ -247,7 +247,7 @@ export class HandlerRun {
   steps: RunSteps | undefined
   /** Whether the handler is an Effect that has not ended. */
   isEffect = false
-  /** The promise of the handler while it has not settled, even if it is not awaited any more. */
+  /** The promise of the handler while it has not settled, or of an interrupted Effect while it has not ended, awaited or not. */
   pending: Promise<unknown> | undefined
   /** The trace of the attempt; `undefined` where attempts are not traced. */
   trace: Trace | undefined

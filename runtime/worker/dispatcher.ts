@@ -125,6 +125,7 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
       log,
       pool,
       bodies: worker,
+      settings: this.#settings,
       clock,
       enabled: worker.rateLimits,
       holders: new Holders(connection.store, options.holder, options.entry, leaseMs),

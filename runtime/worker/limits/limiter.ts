@@ -25,7 +25,8 @@ import { type DeliveryBuffer, precedes } from "../fetch/delivery-buffer.ts"
 import { limitCapacityOf } from "../fetch/pull-size.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 import { hasExpired, notDueMs, type ParsedDelivery, type ReadDelivery } from "../parsed-delivery.ts"
-import { type BodyOptions, bodyRules, invalidInput, readInput } from "../run/handler-input.ts"
+import { type BodyOptions, invalidInput, readInput } from "../run/handler-input.ts"
+import type { MethodSettingsCache } from "../run/method-settings.ts"
 import { resolveTask } from "../run/unknown-tasks.ts"
 import { Limit, type LocalRate, mayStart, type Postponed } from "./limit.ts"
 import { type Holders, limitKey, Permits, queueLimitKey } from "./permits.ts"
@@ -62,6 +63,7 @@ export interface LimiterOptions {
   readonly log: Log
   readonly pool: ActorPool
   readonly bodies: BodyOptions
+  readonly settings: Pick<MethodSettingsCache, "hardMsOf">
   readonly clock: Clock
   /** False: the limits of methods do not count. Those of queues do. */
   readonly enabled: boolean
@@ -185,8 +187,8 @@ export class Limiter {
    * due, or its actor is not ready) needs no permit.
    */
   ask(active: ActiveDelivery, parsed: ParsedDelivery): MaybeEffect<Admission> | undefined {
-    const { pool, bodies, clock } = this.#options
-    const { task, posting, level } = parsed
+    const { pool, bodies, settings, clock } = this.#options
+    const { task, level } = parsed
     const target = resolveTask(pool, task)
     if (!target.found) return undefined
     const { queue } = active.delivery
@@ -207,7 +209,7 @@ export class Limiter {
         return { ...parsed, limit, start }
       }
     }
-    const reading = readInput(posting, method, bodyRules(bodies, task))
+    const reading = readInput(active, parsed, method, bodies, settings)
     return isEffect(reading)
       ? Effect.map(reading, (read) => this.#admit(active, target, parsed, read))
       : this.#admit(active, target, parsed, reading)
@@ -226,7 +228,8 @@ export class Limiter {
   }
 
   #admit(active: ActiveDelivery, target: Target, parsed: ParsedDelivery, read: InputRead): Admission {
-    if (Result.isFailure(read)) return { ...parsed, read, start: "now" }
+    // A delivery that was ended meanwhile is settled without its handler.
+    if (Result.isFailure(read) || active.stop !== undefined) return { ...parsed, read, start: "now" }
     const { method } = target
     const tenant = tenantIn(method, read.success.input)
     if (Result.isFailure(tenant)) {

@@ -8,7 +8,7 @@ import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
+import type * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as Result from "effect/Result"
@@ -21,7 +21,10 @@ import type { Trace } from "../../tracing/trace.ts"
 
 /** State of one call of user code. */
 export interface Invocation {
-  /** The promise that the call returned while it has not settled, even if it is not awaited any more. */
+  /**
+   * The promise that the call returned while it has not settled, even if it is not awaited any more; for an Effect, that of its
+   * end once it was interrupted.
+   */
   pending: Promise<unknown> | undefined
   /** Whether the call is an Effect that has not ended. */
   isEffect: boolean
@@ -39,7 +42,8 @@ type Resume = (exit: CallExit) => void
 
 /**
  * Calls user code at once, and waits for what it returns. If the wait is interrupted, an Effect is interrupted and its
- * finalizers are awaited, and a promise is no longer awaited. What an Effect logs is logged as lines of the job.
+ * finalizers are awaited for up to a second, and a promise is no longer awaited. What an Effect logs is logged as lines of the
+ * job.
  */
 export const invoke = (
   run: Invocation,
@@ -87,8 +91,30 @@ const join = (run: Invocation, fiber: Fiber.Fiber<unknown, unknown>, resume: Res
     run.isEffect = false
     resume(Exit.isFailure(exit) && Cause.hasDies(exit.cause) ? Exit.fail(Cause.squash(exit.cause)) : exit)
   })
-  return Fiber.interrupt(fiber)
+  return interrupted(run, fiber)
 }
+
+/**
+ * Longest wait for the finalizers of an Effect that was interrupted. One that has not ended by then, or cannot be interrupted,
+ * keeps its slot until it ends, as a promise does.
+ */
+const FINALIZERS_MS = 1_000
+
+/** Interrupts the fiber of an Effect, and waits for its end. */
+const interrupted = (run: Invocation, fiber: Fiber.Fiber<unknown, unknown>): Effect.Effect<void> =>
+  Effect.callback((resume) => {
+    fiber.interruptUnsafe()
+    if (fiber.pollUnsafe() !== undefined) return resume(Effect.void)
+    const timer = setTimeout(() => resume(Effect.void), FINALIZERS_MS)
+    run.pending = new Promise<void>((resolve) => {
+      fiber.addObserver(() => {
+        clearTimeout(timer)
+        run.pending = undefined
+        resolve()
+        resume(Effect.void)
+      })
+    })
+  })
 
 /** A call that can be ended by a function. */
 export interface EndableCall extends Invocation {

@@ -12,8 +12,11 @@ import { isExternal, type Task } from "../../protocol/headers.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { ExternalTasks, InputRead } from "../active-delivery.ts"
+import { waitFor } from "../../transport/timers.ts"
+import type { ActiveDelivery, ExternalTasks, InputRead } from "../active-delivery.ts"
+import type { ParsedDelivery } from "../parsed-delivery.ts"
 import { validate } from "./call.ts"
+import type { MethodSettingsCache } from "./method-settings.ts"
 
 /** What a worker says about bodies. */
 export interface BodyOptions {
@@ -36,12 +39,18 @@ interface BodyRules {
   readonly countsChords: boolean
 }
 
-/** The validated input of the handler and the follow-ups of the job. */
+/**
+ * The validated input of the handler and the follow-ups of the job. If the delivery is ended from outside while its schema
+ * validates, the input is not read; the hard time limit of the task ends it.
+ */
 export const readInput = (
-  posting: JobPosting,
+  active: ActiveDelivery,
+  { posting, task }: ParsedDelivery,
   method: ErasedMethod,
-  { maxBytes, countsChords }: BodyRules,
+  options: BodyOptions,
+  settings: Pick<MethodSettingsCache, "hardMsOf">,
 ): MaybeEffect<InputRead> => {
+  const { maxBytes, countsChords } = bodyRules(options, task)
   const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes })
   if (Result.isFailure(body)) {
     const { reason, message } = body.failure
@@ -60,10 +69,27 @@ export const readInput = (
     method.input === undefined || method.isolation !== "inline" || Result.isFailure(selected)
       ? selected
       : valueOrEffect(validate(method.input, selected.success))
-  return isEffect(checking) ? Effect.map(checking, (checked) => withEmbed(checked, embed)) : withEmbed(checking, embed)
+  if (!isEffect(checking)) return withEmbed(checking, embed)
+  const inTime = untilEnded(active, checking, settings.hardMsOf(method, task))
+  return Effect.map(inTime, (checked) => withEmbed(checked, embed))
 }
 
-const withEmbed = (checked: Result.Result<unknown, InvalidValue>, embed: Embed): InputRead =>
+type Checked = Result.Result<unknown, InvalidValue>
+
+/** Waits for a schema as long as the handler may take, or until the delivery is ended, after which its input is not used. */
+const untilEnded = (active: ActiveDelivery, checking: Effect.Effect<Checked>, hardMs: number): Effect.Effect<Checked> =>
+  Effect.promise(async () => {
+    let checked: Checked | undefined
+    const answered = Effect.runPromise(checking).then((answer) => {
+      checked = answer
+    })
+    await waitFor(answered, hardMs, active.ended)
+    if (checked !== undefined) return checked
+    active.end("timeout")
+    return Result.succeed(undefined)
+  })
+
+const withEmbed = (checked: Checked, embed: Embed): InputRead =>
   Result.isFailure(checked)
     ? Result.fail({ error: invalidInput(checked.failure), embed })
     : Result.succeed({ embed, input: checked.success })

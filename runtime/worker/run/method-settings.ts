@@ -1,6 +1,7 @@
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Keep } from "../../jobs/outcome/settlement.ts"
 import { DEFAULT_HARD_MS, timeLimitOf, timeToLive } from "../../options/duration.ts"
+import type { Task } from "../../protocol/headers.ts"
 
 /** Time limits of a method, in milliseconds. A `softMs` of null: no soft limit. */
 export interface TimeLimits {
@@ -32,6 +33,11 @@ export class MethodSettingsCache {
       this.#settings.set(method, settings)
     }
     return settings
+  }
+
+  /** The hard time limit of a task of a method, in milliseconds. */
+  hardMsOf(method: ErasedMethod, { timelimit: { hard } }: Task): number {
+    return hard === null ? this.of(method).hardMs : hard * 1000
   }
 
   /** Changes the time limits of a method for runs that begin from now on. */

@@ -357,7 +357,7 @@ export class Preparation {
         settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS),
       )
     }
-    const reading = read ?? readInput(posting, method, bodyRules(options, task))
+    const reading = read ?? readInput(candidate.active, parsed, method, options, this.#settings)
     return isEffect(reading)
       ? this.#readyLater(candidate, target, record, isClaimed, reading)
       : this.#ready(candidate, target, record, isClaimed, reading)
@@ -390,7 +390,7 @@ export class Preparation {
     const options = this.#options
     const { embed, input } = read.success
     const settings = this.#settings.of(method)
-    const { hard, soft } = task.timelimit
+    const { soft } = task.timelimit
     const run = new HandlerRun({
       posting,
       task,
@@ -399,7 +399,7 @@ export class Preparation {
       record,
       claimed: isClaimed,
       startedAt: now,
-      hardMs: hard === null ? settings.hardMs : hard * 1000,
+      hardMs: this.#settings.hardMsOf(method, task),
       softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
       clock: options.clock,
       delivery: active,

@@ -1,6 +1,6 @@
 /** The promises of a worker, on the memory transport. */
 import { AsyncLocalStorage } from "node:async_hooks"
-import { actor, Ignore, Reject } from "callboard"
+import { actor, Ignore, Reject, type Service } from "callboard"
 import { Effect, Schema } from "effect"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -624,10 +624,10 @@ describe("stopping", () => {
   })
 })
 
+const never = () => new Promise<never>(() => undefined)
+
 describe("an output schema that never answers", () => {
-  const output = {
-    "~standard": { version: 1, vendor: "test", validate: () => new Promise<never>(() => undefined) },
-  } as const
+  const output = { "~standard": { version: 1, vendor: "test", validate: never } } as const
   const endless = actor("endless", { methods: { run: { output, retry: false, run: () => "done" } } })
 
   test("is ended by the time limit", async () => {
@@ -644,5 +644,103 @@ describe("an output schema that never answers", () => {
     await job.cancel()
     expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
     await eventually(() => worker?.load.inFlight === 0, { message: "its slot is free" })
+  })
+})
+
+describe.each([
+  ["of a method", {}],
+  ["of a method with a limit", { limit: { concurrency: 1, key: () => "all" } }],
+])("an input schema that never answers, %s", (_, limited) => {
+  let asked = 0
+  const validate = (value: unknown) => {
+    asked++
+    return value === 1 ? never() : { value }
+  }
+  const input = { "~standard": { version: 1, vendor: "test", validate } } as const
+  const endless = actor("endless", {
+    methods: { run: { input, retry: false, ...limited, run: (given: unknown) => given } },
+  })
+
+  test("is ended by the time limit", async () => {
+    const { client, worker } = await start([endless])
+    const job = await client.submit("endless", { input: 1, timeLimit: 0.2 })
+    const error = { reason: "timeout", message: "it exceeded its hard time limit of 0.2 s" }
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error })
+    await eventually(() => worker?.load.inFlight === 0, { message: "its slot is free" })
+    expect(await (await client.submit("endless", { input: 2 })).result(WAIT)).toBe(2)
+  })
+
+  test("is tried again after the time limit, as the retry policy says", async () => {
+    const { client } = await start([endless])
+    const job = await client.submit("endless", { input: 1, timeLimit: 0.2, retry: { max: 1, interval: 0.01 } })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "timeout" } })
+    expect(await job.find()).toMatchObject({ retries: 1 })
+  })
+
+  test("is ended by a cancellation", async () => {
+    asked = 0
+    const { client, worker } = await start([endless])
+    const job = await client.submit("endless", { input: 1 })
+    await eventually(() => asked > 0, { message: "its input is validated" })
+    await job.cancel()
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    await eventually(() => worker?.load.inFlight === 0, { message: "its slot is free" })
+    expect(await (await client.submit("endless", { input: 2 })).result(WAIT)).toBe(2)
+  })
+
+  test("does not keep a worker from stopping: the task is handed back", async () => {
+    asked = 0
+    const service = await start([endless])
+    await service.client.submit("endless", { input: 1 })
+    await eventually(() => asked > 0, { message: "its input is validated" })
+    expect(await service.stop({ now: true })).toMatchObject({ handedBack: 1, stuck: 0, lost: 0 })
+  })
+})
+
+describe.each([
+  ["cannot be interrupted", Effect.uninterruptible],
+  ["has a finalizer that never ends", (work: Effect.Effect<void>) => Effect.ensuring(Effect.never, work)],
+])("an Effect that %s", (_, keep) => {
+  let release: () => void = () => undefined
+  const endless = actor("endless", {
+    methods: {
+      run: {
+        retry: false,
+        limit: { concurrency: 1 },
+        run: (isEndless: boolean) => {
+          const released = new Promise<void>((resolve) => {
+            release = resolve
+          })
+          return isEndless ? keep(Effect.promise(() => released)) : Effect.succeed("ran")
+        },
+      },
+    },
+  })
+
+  const keepsItsSlot = async ({ client, worker }: Service) => {
+    await eventually(() => worker?.load.inFlight === 0, { message: "its job is settled" })
+    expect(worker?.load.running).toBe(1)
+    const next = await client.submit("endless", { input: false })
+    await eventually(async () => (await client.why(next.id)).causes[0]?.code === "concurrency-limit", {
+      message: "it keeps its place in the limit",
+    })
+    release()
+    expect(await next.result(WAIT)).toBe("ran")
+    await eventually(() => worker?.load.running === 0, { message: "its slot is free" })
+  }
+
+  test("is not waited for after the time limit, and keeps its slot", async () => {
+    const service = await start([endless], { concurrency: 2 })
+    const job = await service.client.submit("endless", { input: true, timeLimit: 0.2 })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "timeout" } })
+    await keepsItsSlot(service)
+  })
+
+  test("is not waited for after a cancellation, and keeps its slot", async () => {
+    const service = await start([endless], { concurrency: 2 })
+    const job = await service.client.submit("endless", { input: true })
+    await eventually(async () => (await job.find()).state === "started", { message: "it runs" })
+    await job.cancel()
+    await keepsItsSlot(service)
   })
 })
