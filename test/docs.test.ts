@@ -77,6 +77,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "boards.ts": ["UNCLAIMED 1", "compile 4f2a builder-1", "posted, claimed, consumed"],
   "choosing.ts": ["claimed test"],
   "takeover.ts": ["1 null"],
+  "conducting.ts": ["running_start order 17", "running_end order 17", "job_consumed order 17", 'COMPLETE {"total":10}'],
   "links.ts": ["{", '  url: "/reports/acme.pdf",', "}", "this token lacks the scope operate"],
   "fetched.ts": ["0 true", '{"username":"u","host":"h","port":5,"ns":"b","driver":"redis"}', "builds, on paper"],
 }

@@ -68,7 +68,7 @@ const waiting = [
     ],
     ...["worker/limits/permits", "worker/restart", "worker/run/faults"],
     // They compute for seconds: each write of many handlers, cut before and after; services for each of many cases.
-    ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker", "client/http-client"],
+    ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker", "client/conductor", "client/http-client"],
     ...["boards", "dependencies", "idempotency", "job", "list", "service"].map((name) => `http/${name}`),
   ].map((name) => `unit/runtime/${name}.test`),
 ]

@@ -5,6 +5,7 @@ import { didYouMean } from "../protocol/suggest.ts"
 import { VERSION } from "../version.ts"
 import { addActors } from "./commands/actors.ts"
 import { addBoard } from "./commands/board.ts"
+import { addConductor } from "./commands/conductor.ts"
 import { addDead } from "./commands/dead.ts"
 import { addCancel, addDelete, addRetry, addRevoke, addSignal } from "./commands/decide.ts"
 import { addDoctor } from "./commands/doctor.ts"
@@ -42,6 +43,7 @@ const commands = [
   addRevoke,
   addDead,
   addBoard,
+  addConductor,
   addStats,
   addErrors,
   addQueues,

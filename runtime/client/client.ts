@@ -72,6 +72,7 @@ import { type StepPage, stepsOf } from "../steps/listing.ts"
 import type { SubmissionTracing } from "../tracing/trace.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/job-store/transport.ts"
+import { Conductor, type ConductorOptions } from "./conductor.ts"
 import { checkInputs, type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
 import {
   asking,
@@ -156,6 +157,7 @@ export class Client implements AsyncDisposable {
   readonly #events: EventSender
   readonly #submitter: Submitter
   readonly #boards = new Set<Board>()
+  readonly #conductors = new Set<Conductor>()
   readonly #closing = new AbortController()
 
   constructor(connection: Connection, options: ClientOptions = {}) {
@@ -335,6 +337,28 @@ export class Client implements AsyncDisposable {
     )
     if (!closing.aborted) this.#boards.add(board)
     return board
+  }
+
+  /**
+   * A conductor of a job board: it takes the jobs of the board, submits the task that `details.flow` of each names, and consumes
+   * the board's job once that has ended. It begins with `run()`, and ends with this client. Fails with `invalid-input`.
+   *
+   * @example
+   * ```ts
+   * const conductor = client.conductor({ board: "builds", maxSimultaneousJobs: 4 })
+   * await conductor.run()
+   * ```
+   */
+  conductor(options: ConductorOptions): Conductor {
+    return new Conductor(
+      {
+        connection: this.connection,
+        board: (name, given) => this.board(name, given),
+        submit: (task, fields) => this.submit(task, fields),
+        running: this.#conductors,
+      },
+      options,
+    )
   }
 
   /** A job by its id, for instance one that was submitted over HTTP. */
@@ -615,9 +639,13 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Ends streams and listeners, sends the events that are left, and closes the transport if {@link connect} opened it.
+   * Stops conductors, ends streams and listeners, sends the events that are left, and closes the transport if {@link connect}
+   * opened it.
    */
   async close(): Promise<void> {
+    const conductors = [...this.#conductors]
+    for (const conductor of conductors) conductor.stop()
+    await Promise.all(conductors.map((conductor) => conductor.wait()))
     this.#closing.abort()
     await Promise.all([...this.#boards].map((board) => board.close()))
     await this.#events.flush()

@@ -1,5 +1,6 @@
 /** The options of `serve()`. */
 import type { ActorDefinition } from "../actor/actor.ts"
+import type { ConductorOptions } from "../client/conductor.ts"
 import type { ClientSettings } from "../client/settings.ts"
 import type { HttpOptions, OptionsFor } from "../config/table.ts"
 import type { Log, LogSink } from "../log/log.ts"
@@ -13,6 +14,8 @@ export interface ServeOptions extends OptionsFor<"serve" | "connect">, Pick<Clie
   readonly actors?: ReadonlyArray<ActorDefinition> | undefined
   /** Serves HTTP with these options. Defaults to false: no HTTP. */
   readonly http?: HttpOptions | false | undefined
+  /** Conductors of job boards, which run until the service stops. */
+  readonly conductors?: ReadonlyArray<ConductorOptions> | undefined
   /** Stop on SIGINT, SIGTERM, SIGQUIT and SIGHUP. Defaults to true. */
   readonly signals?: boolean | undefined
   /**

@@ -29,7 +29,7 @@ import { settingsOf } from "./settings.ts"
 import { helpsWorker } from "./started-as.ts"
 
 /**
- * Starts a service: a worker for the actors, and HTTP where it is asked for. Resolves once the transport is connected and the
+ * Starts a service: a worker for the actors, and HTTP and conductors where they are asked for. Resolves once the transport is connected and the
  * worker has started, or a signal has ended the start. HTTP listens from the beginning; until the transport is connected,
  * routes that need it answer 503. Fails with `CallboardError` `invalid-input`, naming the option, with `TransportError` when the
  * transport refuses or stays away, and with `ActorStartFailed`.
@@ -143,6 +143,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
             ),
       )
     }
+    for (const conductor of options.conductors ?? []) service.conduct(conductor)
   } catch (cause) {
     if (service !== undefined) await service.stop()
     else {

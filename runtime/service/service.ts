@@ -1,5 +1,6 @@
 /** A running service: worker and HTTP in one process, stopped together, by signals or by the application. */
 import type { Client } from "../client/client.ts"
+import type { Conductor, ConductorEvent, ConductorOptions } from "../client/conductor.ts"
 import type { HttpServer } from "../http/server.ts"
 import type { JobLink, LinkOptions } from "../jobs/link.ts"
 import type { Log } from "../log/log.ts"
@@ -79,6 +80,7 @@ export class RunningService implements Service {
   readonly #halt = new AbortController()
   #starting: Promise<void> | undefined
   #worker: Worker | undefined
+  readonly #conductors: Array<Conductor> = []
   #stopping: Promise<StopReport> | undefined
   #resolveStopped: (report: StopReport) => void = () => undefined
 
@@ -143,6 +145,24 @@ export class RunningService implements Service {
     } finally {
       this.#starting = undefined
     }
+  }
+
+  /** Starts a conductor, unless the service stops already. A failure of it is logged, and ends nothing else. */
+  conduct(options: ConductorOptions): void {
+    if (this.#stopping !== undefined) return
+    const log = this.#log.with({ logger: "callboard.conductor" })
+    const onEvent = (event: ConductorEvent) => {
+      const { event: name, ...fields } = event
+      log[name === "job_trashed" ? "warn" : "debug"](name, fields)
+      options.onEvent?.(event)
+    }
+    const conductor = this.client.conductor({ ...options, onEvent })
+    this.#conductors.push(conductor)
+    conductor.run().catch((cause: unknown) => {
+      log.error(`the conductor of board ${options.board} has ended`, {
+        cause: cause instanceof Error ? cause.message : String(cause),
+      })
+    })
   }
 
   /** The worker is to be stopped by its own decision. */
@@ -214,6 +234,7 @@ export class RunningService implements Service {
   async #stop(options: { readonly now?: boolean }): Promise<StopReport> {
     // HTTP stops first, so that no submission is accepted any more; accepted tasks are stored in the transport.
     const http = this.#http?.stop()
+    for (const conductor of this.#conductors) conductor.stop()
     try {
       if (this.#starting !== undefined) {
         this.#halt.abort()

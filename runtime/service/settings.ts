@@ -2,6 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { type ActorDefinition, isActor } from "../actor/actor.ts"
+import { CONDUCTOR_FIELDS } from "../client/conductor.ts"
 import { CLIENT_FIELDS } from "../client/settings.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { fieldsInCode, valuesOf } from "../config/setting.ts"
@@ -63,6 +64,7 @@ const prefetchOf = ({ queues = [], order }: Pick<ServeOptions, "queues" | "order
 const OWN = {
   actors: Schema.Array(Schema.declare(isActor, { expected: "an actor, as `actor()` returns it" })),
   http: Schema.Union([Schema.Literal(false), Schema.Struct(fieldsInCode(TABLE.http.fields))]),
+  conductors: Schema.Array(Schema.Struct(CONDUCTOR_FIELDS)),
   signals: Schema.Boolean,
   log: AnyLog,
   onFailure: Schema.Array(AnyFunction),

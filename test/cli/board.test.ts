@@ -159,3 +159,25 @@ describe("what is refused has the message that it has in code, and an exit code"
     })
   })
 })
+
+test("a conductor has the jobs of a board run, and ends with Ctrl+C", async () => {
+  const wrong = await project.ask("conductor", "b9", "--max", "many")
+  expect([wrong.code, wrong.stderr]).toEqual([2, "callboard: --max many: must be a whole number\n"])
+  const bad = await project.ask("conductor", "a b")
+  expect(bad.code).toBe(2)
+  expect(bad.stderr).toMatch(/^callboard: board: a name must be 1 to 64 letters/)
+  const id = await post("b9", "a")
+  await using conductor = project.start("conductor", "b9", "--json")
+  await conductor.waitForLine(/job_trashed/)
+  expect(JSON.parse(conductor.output.split("\n")[0] ?? "")).toEqual({
+    event: "job_trashed",
+    board: "b9",
+    id,
+    name: "a",
+    why: "details.flow: must be the name of a flow",
+  })
+  expect((await project.ask("board", "entities", "b9")).stdout).toMatch(/^conductor +conductor@/m)
+  conductor.kill("SIGINT")
+  expect((await conductor.closed).code).toBe(0)
+  expect((await project.ask("board", "entities", "b9")).stderr).toBe("no entities\n")
+})

@@ -101,7 +101,7 @@ test("help lists every command; without a command it is shown with exit code 2",
   expect(help.code).toBe(0)
   const commands = [...help.stdout.matchAll(/^ {2}([a-z][a-z-]*) /gm)].map((match) => match[1])
   expect(commands).toEqual(
-    "init dev worker serve submit job link why jobs group cancel signal retry delete schedules revoke dead board stats errors queues queue workers actors pause resume purge delete-queue suspend unsuspend inspect control events doctor help".split(
+    "init dev worker serve submit job link why jobs group cancel signal retry delete schedules revoke dead board conductor stats errors queues queue workers actors pause resume purge delete-queue suspend unsuspend inspect control events doctor help".split(
       " ",
     ),
   )
