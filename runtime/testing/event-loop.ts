@@ -217,6 +217,12 @@ export class EventLoop {
     this.elapsed = Math.max(this.elapsed, at)
   }
 
+  /** Moves the time there at once, and then runs everything that has fallen due, an interval once. */
+  async skipTo(at: number): Promise<void> {
+    this.elapsed = Math.max(this.elapsed, at)
+    await this.runUntil(() => this.nextAt > this.elapsed)
+  }
+
   /** Replaces the globals. Returns a function that puts the real ones back. */
   install(): () => void {
     const before = NAMES.map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)] as const)

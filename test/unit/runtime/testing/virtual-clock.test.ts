@@ -38,6 +38,21 @@ describe("a virtual clock", () => {
     expect(new Date()).toBeInstanceOf(Date)
   })
 
+  test("skips time at once: what falls due meanwhile runs at its end, in order, and an interval once", async () => {
+    using clock = virtualClock({ start: START })
+    const steps: Array<string> = []
+    const note = (what: string) => steps.push(`${what} at ${Date.now() - START.getTime()}`)
+    const every = setInterval(() => note("second"), 1_000)
+    inTime(5_000, () => inTime(1_000, () => note("nested")))
+    inTime(3_000, () => note("later"))
+    await clock.skip("3 days")
+    const days = 3 * 86_400_000
+    expect(steps).toEqual([`second at ${days}`, `later at ${days}`])
+    await clock.advance("1 second")
+    clearInterval(every)
+    expect(steps.slice(2)).toEqual([`second at ${days + 1_000}`, `nested at ${days + 1_000}`])
+  })
+
   test("goes as far as a promise needs, and says so when that is too far", async () => {
     using clock = virtualClock({ start: START })
     const later = new Promise<string>((resolve) => inTime(120_000, () => resolve("done")))
