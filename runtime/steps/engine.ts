@@ -179,7 +179,7 @@ export class StepEngine {
       this.#entering--
       this.#moves++
     }
-    void this.#rest()
+    this.#rest()
     return ended
   }
 
@@ -217,10 +217,15 @@ export class StepEngine {
     return this.#waits.size > 0 && isIdle && !this.#returned && !this.#mustStop
   }
 
-  /** Suspends the job once the handler has come to rest. What has come by then is handed to the handler instead. */
-  async #rest(): Promise<void> {
-    if (this.#resting) return
+  #rest(): void {
+    // Called after every step: without a wait it allocates nothing.
+    if (this.#resting || !this.#isAtRest) return
     this.#resting = true
+    void this.#suspend()
+  }
+
+  /** Suspends the job once the handler has come to rest. What has come by then is handed to the handler instead. */
+  async #suspend(): Promise<void> {
     let failed = false
     while (this.#isAtRest) {
       const moves = this.#moves
@@ -317,7 +322,7 @@ export class StepEngine {
     const ended = () => {
       this.#begun--
       this.#moves++
-      void this.#rest()
+      this.#rest()
       this.#check()
     }
     const promise: WatchedPromise<T> = new WatchedPromise((resolve, reject) =>
@@ -442,7 +447,7 @@ export class StepEngine {
     const [next] = this.#replays.splice(at, 1)
     next?.resolve()
     if (this.#replays.length > 0) setImmediate(() => this.#replayNext())
-    else void this.#rest()
+    else this.#rest()
   }
 
   async #formOf({ value, large }: StepState): Promise<unknown> {
@@ -546,6 +551,7 @@ const awaitedOf = (name: string, options: SignalWait): Omit<BegunWait, "step"> =
   refuseUnknown(options, WAIT_OPTIONS, "waitFor()")
   const { timeout, signal = name } = options
   checkName(signal, "signal")
+  if (/^\.\.?$/.test(signal)) refuseInput("signal", `must not be ${signal}, since no signal can have that name`)
   return { signal, ...(timeout === undefined ? {} : { forMs: milliseconds("timeout", timeout) }) }
 }
 

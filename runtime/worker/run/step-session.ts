@@ -277,7 +277,8 @@ export class StepSession implements StepPort, RunSteps {
     if (stop !== undefined && stop !== "timeout") return decided
     const whole = outcomes.attempt()
     // The signals that its handler has taken are taken, however the attempt ends.
-    const attempt = { ...whole, record: withoutTaken(whole.record, this.#journal.folded.taken) }
+    const left = this.#withoutTaken(whole.record)
+    const attempt = left === whole.record ? whole : { ...whole, record: left }
     if (this.isEnding) return this.#ended(attempt, outcomes)
     const sure = isCertain && this.#fresh && stop === undefined ? { sure: true as const } : {}
     if (this.#cancelled) return settlement.reverting(attempt, { why: "cancelled", ...sure })
@@ -285,7 +286,10 @@ export class StepSession implements StepPort, RunSteps {
       return settlement.suspended(attempt, waitsOf(this.#journal.folded.waits.values(), attempt.dueFrom ?? attempt.now))
     const { record } = decided ?? {}
     if (decided === undefined || record === undefined) return decided
-    if (!this.#run.record.reverts) return { ...decided, record: withoutTaken(record, this.#journal.folded.taken) }
+    if (!this.#run.record.reverts) {
+      const kept = this.#withoutTaken(record)
+      return kept === record ? decided : { ...decided, record: kept }
+    }
     const reverting = ({ error, dead }: Pick<JobRecord, "error" | "dead">): Reverting => ({
       why: "failed",
       error: error ?? { name: "Error", message: "", reason: "handler" },
@@ -299,6 +303,10 @@ export class StepSession implements StepPort, RunSteps {
         reverting({ error, ...(error.reason === OUTCOME_LOST ? { dead: error.reason } : {}) }),
       )
     return record.state === "failed" ? settlement.reverting(attempt, reverting(record)) : decided
+  }
+
+  #withoutTaken(record: JobRecord): JobRecord {
+    return record.signals === undefined ? record : withoutTaken(record, this.#journal.folded.taken)
   }
 
   #ended(attempt: settlement.Attempt, outcomes: StepOutcomes): Settlement {
