@@ -78,8 +78,8 @@ export const askOver =
 export const unreadable = (): CallboardError =>
   new CallboardError("internal", "the answer of the service cannot be read: another version wrote it")
 
-/** A part of a path that is empty, `.` or `..`: addresses are written without these, so that the request would go to another route. */
-const UNNAMED = /\/\.{0,2}(?=[/?]|$)/
+/** What no part of a path can be: half a character, nothing, `.` or `..`, since addresses are written without these. */
+const UNSENDABLE = /\p{Cs}|^\.{0,2}$/u
 
 /** Parameters as a query, such as `?terminate=true`. Those without a value are left out. */
 const queryOf = (given: Query): string => {
@@ -88,9 +88,15 @@ const queryOf = (given: Query): string => {
   return query.size === 0 ? "" : `?${query}`
 }
 
-/** The path of a route with what it names. */
+/** The path of a route with what it names. Fails with `not-found`. */
 const pathOf = (path: string, parts: Parts): string =>
-  path.replace(/{(\w+)}/g, (_all, part: "id" | "board" | "name") => encodeURIComponent(parts[part] ?? ""))
+  path.replace(/{(\w+)}/g, (_all, part: "id" | "board" | "name") => {
+    const text = parts[part] ?? ""
+    if (!UNSENDABLE.test(text)) return encodeURIComponent(text)
+    // The service refuses a control character in the words in which it would refuse this name.
+    if (part === "name") return "%7F"
+    throw new CallboardError("not-found", `the id ${JSON.stringify(text)} cannot be used over HTTP`)
+  })
 
 /** A service, and how it is asked. */
 export interface Service {
@@ -101,12 +107,8 @@ export interface Service {
 }
 
 /** The URL of a route with what it names. Fails with `not-found`. */
-export const urlOf = ({ base }: Service, template: string, parts: Parts): string => {
-  const path = pathOf(template, parts)
-  const [unnamed] = UNNAMED.exec(path) ?? []
-  if (unnamed === undefined) return base + path + queryOf(parts.query ?? {})
-  throw new CallboardError("not-found", `the id ${JSON.stringify(unnamed.slice(1))} cannot be used over HTTP`)
-}
+export const urlOf = ({ base }: Service, template: string, parts: Parts): string =>
+  base + pathOf(template, parts) + queryOf(parts.query ?? {})
 
 export const authorizationOf = ({ token }: Service): Readonly<Record<string, string>> =>
   token === undefined ? {} : { authorization: `Bearer ${token}` }

@@ -52,8 +52,11 @@ export const signalJob = async (
 }
 
 const checkText = (field: "name" | "key", text: string): void => {
-  if (typeof text === "string" && text !== "" && byteLength(text) <= MAX_NAME_BYTES && !isUnfitForName(text)) return
-  refuseInput(field, `must be well-formed text of 1 to ${MAX_NAME_BYTES} bytes without control characters`)
+  const isText = typeof text === "string" && text !== "" && byteLength(text) <= MAX_NAME_BYTES && !isUnfitForName(text)
+  // The name is a part of an address, which is written without dots alone.
+  const isKept = isText && !(field === "name" && /^\.\.?$/.test(text))
+  const rule = `must be well-formed text of 1 to ${MAX_NAME_BYTES} bytes without control characters`
+  if (!isKept) refuseInput(field, field === "name" ? `${rule}, and not . or ..` : rule)
 }
 
 const checkSize = (value: unknown, id: string): void => {
