@@ -4,7 +4,7 @@ import type { Client, JobView } from "callboard"
 /**
  * The plan of a job: what it does, and the outcome that it must have. A `poison` job kills each worker that runs it, a `once` job
  * is acked early. `block` and `deaf` jobs never end by themselves: a `block` job blocks its thread, a `deaf` job ignores its signal.
- * A `steps` job has durable steps. A `doomed` job lies in a queue that is deleted, and never runs.
+ * A `steps` job has durable steps. A `waits` job sleeps, waits for a signal and calls another job. A `doomed` job lies in a queue that is deleted, and never runs.
  */
 export interface Plan {
   readonly id: string
@@ -20,10 +20,11 @@ export interface Plan {
     | "block"
     | "deaf"
     | "steps"
+    | "waits"
     | "doomed"
   /** Attempts that fail before one succeeds; with `errback` all of them fail. */
   readonly failures: number
-  /** Tasks that must exist in the end because of the job: its errbacks, and the next links of its chain. */
+  /** Tasks that must exist in the end because of the job: its errbacks, the next links of its chain, and jobs that it calls. */
   readonly followUps: number
   /** Queue of the job. Defaults to `default`, which all workers but those of traps serve. */
   readonly queue?: string

@@ -125,12 +125,16 @@ const spread = (plans: ReadonlyArray<Plan>, groups: ReadonlyArray<ReadonlyArray<
 /** Deaths of its workers after which a job is given up: more than strikes and poison jobs together can cause for another job. */
 const lostCapOf = ({ kills, poison = 0 }: ChaosOptions): number => (poison === 0 ? 1_000 : kills + poison + 2)
 
-/** The plans of jobs of five kinds, in turn. */
+/** Of this many jobs one sleeps, waits for a signal and calls another job. */
+const WAITS_EVERY = 50
+
+/** The plans of jobs of five kinds, in turn, and some that wait. */
 const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<Plan> => {
   const ids = Array.from({ length: jobs }, () => generateId())
   return ids.map((id, at): Plan => {
     switch (at % 5) {
       case 0:
+        if (at % WAITS_EVERY === WAITS_EVERY / 2 - 5) return { id, kind: "waits", failures: 0, followUps: 1 }
         return {
           id,
           kind: "plain",
@@ -163,6 +167,8 @@ const taskOf = (plan: Plan) => {
   switch (kind) {
     case "steps":
       return { task: "chaos.steps", id, queue, input: { steps, workMs } }
+    case "waits":
+      return { task: "chaos.waits", id }
     case "errback":
       return { task: "chaos.fail", id, errbacks: [{ task: "chaos.heard" }] }
     case "chain":
@@ -363,9 +369,11 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
   const plans: Array<Plan> = []
   const accepted = new Set<string>()
   let away = 0
+  const signalled: Array<Promise<void>> = []
   const submit = async (batch: ReadonlyArray<Plan>): Promise<void> => {
     plans.push(...batch)
     for (const id of await submitted(client, batch)) accepted.add(id)
+    for (const { id, kind } of batch) if (kind === "waits" && accepted.has(id)) signalled.push(signal(client, id))
   }
   const running = async (batch: ReadonlyArray<Plan>, deadline = 60_000): Promise<void> => {
     const haveBegun = () => {
@@ -414,6 +422,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       if (struck % REPLACE_EVERY === 0) await crew.replace()
       say(`strike ${struck} of ${kills}`)
     }
+    await Promise.all(signalled)
     await restOf(client, plans, options.restMs ?? 60_000)
     const leaked = await leakedBy(client)
     return {
@@ -433,6 +442,16 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     watching.abort()
     await crew.dismiss()
   }
+}
+
+/** Longest time between the submission of a job that waits and its signal, in milliseconds. The time is random. */
+const SIGNAL_WITHIN_MS = 4_000
+
+/** Signals a job once, however often the answer is lost. */
+const signal = async (client: Client, id: string): Promise<void> => {
+  await sleep(Math.random() * SIGNAL_WITHIN_MS)
+  const send = () => client.job(id).signal("go", id, { key: "go" })
+  await eventually(() => send().then(() => true), { deadline: 600_000, every: 200, message: `${id} is signalled` })
 }
 
 /** Submits a batch and returns the confirmed ids. Tasks without an answer are submitted again under their id. */

@@ -1,5 +1,5 @@
 /** The short form of deaths around waits. `npm run chaos -- waits` runs longer, on every board. */
-import { actor, type Client, connect } from "callboard"
+import { actor, type Client, connect, serve } from "callboard"
 import { describe, expect, test } from "vitest"
 import { builtin } from "../../runtime/connection/builtin.ts"
 import { runJobNow } from "../../runtime/jobs/commands/rerun.ts"
@@ -9,7 +9,7 @@ import { sharedBoards } from "../e2e/boards.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
-import { runWaitDeaths, sleepThroughOutage } from "./waits.ts"
+import { runWaitDeaths, sendFromThree, sleepThroughOutage } from "./waits.ts"
 
 test.each(sharedBoards)(
   "workers that are killed while jobs sleep, wait and call lose nothing, on $name",
@@ -20,6 +20,17 @@ test.each(sharedBoards)(
     expect([killed, sent >= 80]).toEqual([6, true])
   },
   300_000,
+)
+
+test.each(sharedBoards)(
+  "signals of three processes at the same moment come once, also with the same keys, on $name",
+  async (kind) => {
+    await using board = await kind.open()
+    const twenty = Array.from({ length: 20 }, (_, at) => at)
+    const wanted = ["a", "b", "c", "shared"].flatMap((name) => twenty.map((at) => `${name} ${at}`))
+    expect(await sendFromThree(board)).toEqual(wanted.toSorted())
+  },
+  120_000,
 )
 
 test.each(sharedBoards.filter(({ name }) => name === "nats"))(
@@ -64,6 +75,7 @@ describe("on nats, a process that wakes a job and dies before it has posted the 
           await job.step("book", () => 1, { revert: () => undefined })
           return (await job.waitFor("go", { timeout: "1 hour" })) ?? "over"
         },
+        call: (_input: unknown, job) => job.call("call", "child", { queue: "elsewhere" }),
       },
     })
     const service = await start([waits], { transport: `${nats.url}?lease=2` }, onTestFinished)
@@ -82,6 +94,20 @@ describe("on nats, a process that wakes a job and dies before it has posted the 
       if (name === "signal") expect(await job.result({ timeout: 10 })).toBe("came")
       if (name === "cancel") expect(await job.outcome({ timeout: 10 })).toMatchObject({ state: "cancelled" })
     })
-    await Promise.all(woken)
+    const called = async () => {
+      const job = await service.client.submit("waits.call")
+      await eventually(async () => (await job.find()).waits !== undefined)
+      const death = Promise.withResolvers<void>()
+      const transports = { dying: dying(death.resolve) }
+      const child = actor("child", { methods: { run: () => "done" } })
+      const transport = `${nats.url.replace(/^nats/, "dying")}?lease=2`
+      // It runs the called job, and dies as it wakes the caller.
+      await serve({ transport, transports, actors: [child], queues: ["elsewhere"], signals: false, logLevel: "none" })
+      await death.promise
+      const began = performance.now()
+      expect(await job.result({ timeout: 60 })).toBe("done")
+      expect(performance.now() - began).toBeLessThan(30_000)
+    }
+    await Promise.all([...woken, called()])
   })
 })

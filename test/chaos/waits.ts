@@ -23,6 +23,9 @@ export interface WaitReport {
   readonly problems: ReadonlyArray<string>
 }
 
+/** The methods that do the same: as a promise, in a process of its own, and as an Effect. */
+const HANDLERS = ["run", "run", "apart", "effect"]
+
 const WORKER = fileURLToPath(new URL("wait-worker.ts", import.meta.url))
 /** Length of a lease in seconds. */
 const LEASE = 2
@@ -70,7 +73,8 @@ export const runWaitDeaths = async (board: SharedBoard, { jobs, kills }: WaitDea
   }
   const flow = async (n: number) => {
     await sleep(Math.random() * PAUSE_MS * kills)
-    const job = await surely(() => client.submit("flows.run", { input: { n }, id: `flow-${n}` }))
+    const how = HANDLERS[n % HANDLERS.length]
+    const job = await surely(() => client.submit(`flows.${how}`, { input: { n }, id: `flow-${n}` }))
     const signalled = Promise.all(["one", "two"].map((name) => signal(job, name, n)))
     const result = await job.result({ timeout: (PAUSE_MS * kills + REST_MS) / 1_000 }).catch(String)
     await signalled
@@ -83,6 +87,25 @@ export const runWaitDeaths = async (board: SharedBoard, { jobs, kills }: WaitDea
   await Promise.all([killing(), ...Array.from({ length: jobs }, (_, n) => flow(n))])
   await Promise.all(workers.map((worker) => worker.end()))
   return { sent, killed, problems }
+}
+
+const SENDER = fileURLToPath(new URL("signal-sender.ts", import.meta.url))
+
+/** What a job gets of signals that three processes send it at the same moment, the values in order. */
+export const sendFromThree = async (board: SharedBoard): Promise<unknown> => {
+  const client = board.keep(await connectWhenUp(board.url(LEASE)))
+  const worker = await startWaitWorker(board)
+  // Each sender has twenty values of its own, and twenty that have the same keys in all of them.
+  const job = await client.submit("flows.collect", { input: { n: 80 } })
+  const senders = ["a", "b", "c"].map((name) =>
+    board.keep(spawnScript(bundled(SENDER), [board.url(LEASE), job.id, name])),
+  )
+  await Promise.all(senders.map((sender) => sender.waitForLine(/^ready/, DEADLINE)))
+  for (const sender of senders) sender.write("\n")
+  await Promise.all(senders.map((sender) => sender.waitForLine(/^sent/, DEADLINE)))
+  const got = await job.result({ timeout: DEADLINE / 1_000 })
+  await worker.end()
+  return Array.isArray(got) ? got.toSorted() : got
 }
 
 /** Jobs that sleep while the broker is dead: each continues once. */

@@ -42,6 +42,15 @@ const chaos = actor("chaos", {
         })
       }
     },
+    /** Sleeps, waits for a signal and calls another job. */
+    waits: async (_input: unknown, job) => {
+      await job.step("before", () => note(job.id, "waits", job.retries, "before"))
+      await job.sleep("nap", 1.5)
+      const value = await job.waitFor("go", { timeout: "1 hour" })
+      const called = await job.call("call", "chaos.step", { input: {} })
+      await job.step("after", () => note(job.id, "waits", job.retries, "after"))
+      if (value !== job.id || called !== 0) throw new Error(`it got ${value} and ${called}`)
+    },
     /** Fails in every attempt. */
     fail: async (_input: unknown, job) => {
       note(job.id, "fail", job.retries)
