@@ -283,8 +283,10 @@ test("a body past its expiry expires, and its entries are removed with its recor
   const { client, sweep } = await setUp()
   const chord = [{ task: "sum.one", input: { n: 1 } }]
   await client.submit("sum.list", { id: "outer", chord: [{ task: "sum.list", id: "body", expires: 0.05, chord }] })
+  const waits = await client.submit("sum.one", { input: { n: 2 }, after: { ids: "body", allowFailure: true } })
   await sweep(Date.now() + 2_000)
   expect(await stateOf(client, "body")).toBe("expired")
+  expect(await stateOf(client, waits.id)).toBe("queued")
   expect(await client.job("outer").outcome()).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
   await client.job("body").delete()
   await client.job("outer").delete()
