@@ -33,6 +33,11 @@ const tasks: ActorDefinition = actor("tasks", {
       await new Promise((resolve) => job.signal.addEventListener("abort", resolve))
       throw job.signal.reason
     },
+    approved: async (_: unknown, job) => {
+      const by = await job.waitFor<string>("approved", { timeout: "1 hour" })
+      await job.sleep("nap", 1.5)
+      return [by, await job.call<number>("double", "tasks.double", { input: { n: 4 } })]
+    },
   },
 })
 
@@ -82,6 +87,10 @@ describe("the roles of the account file", () => {
     expect(await (await submitter.submit("tasks.limited")).result({ timeout: 30 })).toBe("limited")
     const chained = await submitter.submit("tasks.double", { input: { n: 1 }, chain: [{ task: "tasks.limited" }] })
     expect(await chained.result({ timeout: 30 })).toBe(2)
+    const approved = await submitter.submit("tasks.approved")
+    await eventually(async () => (await approved.find()).waits !== undefined, { message: "it waits" })
+    await (await clientOf("worker")).job(approved.id).signal("approved", "Ada")
+    expect(await approved.result({ timeout: 30 })).toEqual(["Ada", 8])
     expect(await job.find()).toMatchObject({ state: "succeeded", attempts: 1 })
     expect((await submitter.jobs({ task: "tasks.double" })).jobs.map(({ id }) => id)).toContain(job.id)
     expect((await submitter.queues()).map(({ name }) => name)).toContain("default")
@@ -134,6 +143,9 @@ describe("the roles of the account file", () => {
     const submitter = await clientOf("submitter")
     const runs = await submitter.submit("tasks.waits")
     await eventually(async () => (await runs.find())?.state === "started", { message: "it runs" })
+    expect(await refusal(submitter.job(runs.id).signal("go"))).toEqual(
+      missing("callboard.x.live.default.tasks%2ewaits.%."),
+    )
     expect(await refusal(submitter.control("shutdown"))).toEqual(missing("callboard.news.control"))
     expect(await refusal(submitter.pause("default"))).toEqual(missing("callboard.k.pause%2f.default"))
     expect(await refusal(submitter.limitQueue("default", { maxInFlight: null }))).toEqual(
