@@ -100,6 +100,7 @@ export const honoApp = (
   for (const [path, methods] of allowedOf(routes)) {
     app.all(honoPath(path), (c) => {
       admit(c.req.raw)
+      if (isPreflight(c)) throw foreignOrigin(c.req.header("origin") ?? "")
       const error = new CallboardError("unsupported", `${c.req.method} is not allowed here; use ${methods}`)
       return problem(error, { status: 405, headers: { allow: methods } })
     })
@@ -138,20 +139,32 @@ const checkOrigins = (origins: ReadonlyArray<string>, hasTokens: boolean): void 
   if (origins.length > 0 && !hasTokens) refuse("pages of other origins need a token: set http.tokens")
 }
 
+/** Whether a browser asks if a page of another origin may send a request. */
+const isPreflight = ({ req }: Context): boolean =>
+  req.method === "OPTIONS" && req.header("access-control-request-method") !== undefined
+
+/** Why pages of an origin may not call the interface; the tools of a browser show it. */
+const foreignOrigin = (origin: string): CallboardError =>
+  new CallboardError(
+    "forbidden",
+    `pages of ${JSON.stringify(origin.slice(0, 100))} may not call this service: add their origin to http.origins, which requires http.tokens`,
+    { field: "http.origins" },
+  )
+
 /** Lets web pages of these origins call the interface, with a token (CORS). */
 const allowOrigins = (origins: ReadonlyArray<string>): MiddlewareHandler => {
   const allowed = new Set(origins)
   return async (c, next) => {
     const origin = c.req.header("origin")
     if (origin === undefined || !allowed.has(origin)) return next()
-    const isPreflight = c.req.method === "OPTIONS" && c.req.header("access-control-request-method") !== undefined
-    if (isPreflight) c.res = new Response(null, { status: 204 })
+    const isQuestion = isPreflight(c)
+    if (isQuestion) c.res = new Response(null, { status: 204 })
     else await next()
     const { headers } = c.res
     headers.set("access-control-allow-origin", origin)
     headers.append("vary", "origin")
     headers.set("access-control-expose-headers", EXPOSED)
-    if (!isPreflight) return
+    if (!isQuestion) return
     headers.set("access-control-allow-methods", "GET, HEAD, POST, PATCH, DELETE")
     headers.set("access-control-allow-headers", HEADERS)
     headers.set("access-control-max-age", MAX_AGE)

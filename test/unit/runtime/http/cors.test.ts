@@ -30,7 +30,14 @@ test("a page of an allowed origin may ask, and read the answers; another may not
   expect(refused.headers.get("access-control-allow-origin")).toBe(PAGE)
 
   for (const origin of ["https://evil.example.com", `${PAGE}.evil.com`, "null"]) {
-    expect((await preflight(url, origin)).headers.has("access-control-allow-origin")).toBe(false)
+    const mayNot = await preflight(url, origin)
+    expect(mayNot.headers.has("access-control-allow-origin")).toBe(false)
+    expect(mayNot.status).toBe(403)
+    expect(await mayNot.json()).toMatchObject({
+      code: "forbidden",
+      field: "http.origins",
+      detail: expect.stringContaining(origin),
+    })
     const answer = await ask("GET", "/v1/jobs", { token: "one", headers: { origin } })
     expect(answer.headers.has("access-control-allow-origin")).toBe(false)
   }
