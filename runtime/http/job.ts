@@ -35,7 +35,7 @@ import {
 import { boundedRead, withReadDeadline } from "./limits.ts"
 import { makeLink } from "./link.ts"
 import { linkedOutcome } from "./linked-job.ts"
-import { bodyOf } from "./request-body.ts"
+import { bodyOf, optionalBodyOf } from "./request-body.ts"
 import { json, tagged } from "./response.ts"
 import { type Route, served } from "./route.ts"
 
@@ -119,7 +119,7 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
   "POST /v1/jobs/{id}/link": async (request) => {
     const { caller, context, id } = request
     const issuer = { secret: context.linkSecret, may: caller.may }
-    const made = makeLink(context.client.connection, issuer, id, await bodyOf(request))
+    const made = makeLink(context.client.connection, issuer, id, await optionalBodyOf(request))
     return withReadDeadline(made)
   },
   "POST /v1/jobs/{id}/run-now": async ({ caller, context, id }) =>
@@ -131,7 +131,7 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
   },
   "POST /v1/jobs/{id}/signals/{name}": async (request) => {
     const { c, context, id } = request
-    const body = c.req.raw.body === null ? {} : parseSignalBody(await bodyOf(request))
+    const body = parseSignalBody(await optionalBodyOf(request))
     const signal = parseSignal({ ...body, name: c.req.param("name") ?? "" }, id)
     await signalJob(context.client.connection, id, signal)
     return undefined

@@ -152,7 +152,9 @@ const operationOf = (route: Route, components: Components, hasTokens: boolean): 
     summary: route.summary,
     description: route.description === undefined ? scope : `${route.description}\n\n${scope}`,
     parameters: parametersOf(route, components),
-    ...(content.length === 0 ? {} : { requestBody: { required: true, content: Object.fromEntries(content) } }),
+    ...(content.length === 0
+      ? {}
+      : { requestBody: { required: !route.isBodyOptional, content: Object.fromEntries(content) } }),
     responses: {
       ...Object.fromEntries(
         route.responses.map((response) => [String(response.status), responseOf(response, components)]),

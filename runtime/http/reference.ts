@@ -122,7 +122,7 @@ const operationSection = (method: string, path: string, operation: Operation): H
 <p>${operation.summary}</p>
 ${prose(operation.description)}
 ${table(operation.parameters.map(parameterRow))}
-${body.slice(0, 1).map(([, { schema }]) => html`<p>Body (${types}): ${typeOf(schema)}</p>`)}
+${body.slice(0, 1).map(([, { schema }]) => html`<p>Body (${types}${operation.requestBody?.required ? "" : ", optional"}): ${typeOf(schema)}</p>`)}
 <ul class="answers">${Object.entries(operation.responses).map(
     ([status, { description, content }]) =>
       html`<li><b class="s${status.slice(0, 1)}">${status}</b> ${inline(description)}${Object.entries(

@@ -186,7 +186,7 @@ export interface Operation {
   readonly summary: string
   readonly description: string
   readonly parameters: ReadonlyArray<OpenApiParameter>
-  readonly requestBody?: { readonly required: true; readonly content: Content }
+  readonly requestBody?: { readonly required: boolean; readonly content: Content }
   readonly responses: Readonly<Record<string, OpenApiResponse>>
   readonly security: ReadonlyArray<Readonly<Record<string, ReadonlyArray<string>>>>
 }

@@ -54,6 +54,8 @@ export interface Description {
   readonly headers?: Readonly<Record<string, HeaderParameter>>
   /** Schema of the body, by content type. */
   readonly body?: Readonly<Record<string, Schema.Top>>
+  /** The body may be empty: all of its fields are optional. */
+  readonly isBodyOptional?: true
   readonly responses: ReadonlyArray<RouteResponse>
   /** Error codes of this route, besides those of every route of its kind. */
   readonly problems?: ReadonlyArray<ErrorCode>

@@ -182,6 +182,7 @@ export const JOB_ROUTES = {
     scope: "read",
     call: "link()",
     body: { "application/json": LinkRequest },
+    isBodyOptional: true,
     responses: [{ status: 200, description: "The link", schema: JobLink }],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "unsupported"],
   },
@@ -219,9 +220,10 @@ export const JOB_ROUTES = {
     group: "Jobs",
     summary: "Send a value to a job",
     description:
-      "Its handler gets the value from `job.waitFor`, also if it comes there later; a job that waits for it continues. A body is optional. With the `key` of an earlier signal of the job the signal counts once.",
+      "Its handler gets the value from `job.waitFor`, also if it comes there later; a job that waits for it continues. With the `key` of an earlier signal of the job the signal counts once.",
     scope: "submit",
     body: { "application/json": SignalBody },
+    isBodyOptional: true,
     // The caller may not read the job.
     responses: [{ status: 204, description: "The signal is stored" }],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "already-terminal"],

@@ -11,6 +11,7 @@ import { eventsOf } from "./sse.ts"
 afterAll(stopAll)
 afterEach(() => void vi.useRealTimers())
 
+const JSON_TYPE = { "content-type": "application/json" }
 const SECRET = "0123456789abcdef0123456789abcdef"
 const READ = "read-0123456789"
 const OUTLINE = "outline-0123456789"
@@ -197,6 +198,19 @@ describe("a link is made", () => {
     const other = await make({ scopes: ["read", "operate", "no-payload"], ttl: "1h" })
     expect(other).toMatchObject({ scopes: ["read", "operate"] })
     expect(lasts(other)).toBe(60)
+  })
+
+  test.each([
+    ["no body", {}],
+    ["an empty body", { body: new Blob([]).stream(), duplex: "half" }],
+    ["an empty body of JSON", { body: new Blob([]).stream(), headers: JSON_TYPE, duplex: "half" }],
+  ])("to read, for a day, by a request with %s", async (_, { headers, ...request }: RequestInit) => {
+    const running = await board()
+    const id = await submitted(running, { task: "work.echo" })
+    const authorization = { authorization: `Bearer ${ADMIN}` }
+    const sent = { method: "POST", headers: { ...authorization, ...headers }, ...request }
+    const made = await fetch(`${running.url}/v1/jobs/${id}/link`, sent)
+    expect(await made.json()).toMatchObject({ id, scopes: ["read", "payload"] })
   })
 
   test.each<readonly [body: object, code: string, field: string]>([
