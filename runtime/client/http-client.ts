@@ -182,7 +182,13 @@ const end = ({ request }: OverHttp, id: string, options: WaitOptions): Promise<O
 /** What the methods of a handle do over HTTP. */
 const OVER_HTTP: HandleActions<OverHttp> = {
   find: ({ ask }, id) => ask("GET /v1/jobs/{id}", { id }, "state"),
-  result: async (over, id, options) => valueOf(id, await end(over, id, options)),
+  result: async (over, id, options) => {
+    const result = valueOf(id, await end(over, id, options))
+    // The service leaves out a result that the token may not see.
+    if (result === undefined)
+      throw new CallboardError("forbidden", "this token lacks the scope payload", { scope: "payload" })
+    return result
+  },
   outcome: end,
   results: async ({ ask }, id, options) => {
     const { signal } = options
@@ -340,12 +346,12 @@ const waitForEnd = async (
     const asked = performance.now()
     const waitMs = Math.ceil(Math.min(Math.max(leftMs(), 0), POLL_MS))
     const answer = await request("GET /v1/jobs/{id}/result", { id, query: { wait: `${waitMs}ms` }, waitMs, signal })
-    const found = readable(answer, isAboutJob)
+    const found: Parameters<typeof outcomeOf>[0] | Refusal = readable(answer, isAboutJob)
     if (!(found instanceof Refusal)) {
       hasAnswered = true
       const outcome = outcomeOf(found)
       if (outcome !== undefined)
-        return outcome.state === "succeeded" ? { ...outcome, result: resultOf(outcome.result) } : outcome
+        return outcome.state === "succeeded" ? { ...outcome, result: resultOf(found.result) } : outcome
     } else {
       const { error } = found
       if (error.code === "gone") return { state: "gone" }

@@ -5,17 +5,19 @@
 
 export const encoder = new TextEncoder()
 
+// Decoders are marked as pure, so that a bundle holds only those that it uses.
+
 /** Reads what is not UTF-8 as U+FFFD, and drops a byte order mark. */
-export const decoder = new TextDecoder()
+export const decoder = /* @__PURE__ */ new TextDecoder()
 
 /** As {@link decoder}, and keeps a byte order mark. */
-export const bomDecoder = new TextDecoder("utf-8", { ignoreBOM: true })
+export const bomDecoder = /* @__PURE__ */ new TextDecoder("utf-8", { ignoreBOM: true })
 
 /** Throws for what is not UTF-8, and drops a byte order mark. */
-export const strictDecoder = new TextDecoder("utf-8", { fatal: true })
+export const strictDecoder = /* @__PURE__ */ new TextDecoder("utf-8", { fatal: true })
 
 /** Throws for what is not UTF-8, and keeps a byte order mark: the text has all bytes. */
-export const exactDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+export const exactDecoder = /* @__PURE__ */ new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
 /** Bytes of a text in UTF-8. */
 export const byteLength = (text: string): number => encoder.encode(text).length

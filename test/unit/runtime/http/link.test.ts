@@ -169,6 +169,9 @@ describe("a link shows", () => {
       const { status, text } = await running.ask("GET", `/v1/jobs/${id}${path}`, { token })
       expect({ path, status, isHidden: !text.includes("s3cret") }).toEqual({ path, status: 200, isHidden: true })
     }
+    const job = connectHttp(running.url, { token }).job(id)
+    await expect(job.result()).rejects.toMatchObject({ code: "forbidden", details: { scope: "payload" } })
+    expect(await job.outcome()).toEqual({ state: "succeeded", result: undefined })
   })
 
   test("events to an EventSource, which sends it in the query, and to nothing else there", async () => {
