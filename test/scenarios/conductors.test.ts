@@ -268,6 +268,16 @@ onEveryBoard((newBoard) => {
       expect(await board.entities()).toEqual([])
     })
 
+    test("consumes its jobs also where the listener of its events fails", async () => {
+      const { board, conduct } = await begin(actor("flow", { methods: { run: () => undefined } }))
+      await board.post("a", { details: { flow: "flow" } })
+      const onEvent = () => {
+        throw new Error("a listener that fails")
+      }
+      await conduct({ maxDispatches: 1, onEvent }).run()
+      expect([await board.count(), await board.trashed()]).toEqual([0, []])
+    })
+
     test("one with another task for the same flow awaits the job that there is", async () => {
       const { client, board, conduct, events } = await begin(actor("flow", { methods: { run: () => "new" } }))
       const job = await board.post("a", { details: { flow: "f" } })

@@ -109,14 +109,29 @@ describe("while the transport is away", () => {
     const ended = conductor.run()
     const job = await board.post("a", { details: { flow: "flow" } })
     await eventually(() => (faults.calls.get("store.write") ?? 0) >= 2, { message: "it tries again" })
-    faults.heal()
-    faults.status("connected")
+    const heal = () => {
+      faults.heal()
+      faults.status("connected")
+    }
+    heal()
     await eventually(() => told.length === 1, { message: "it takes the job" })
     await end(`board-${job.id}`)
     await eventually(async () => (await board.count()) === 0, { message: "it is consumed" })
+    // Also while it waits for a job.
+    let looks = 0
+    faults.before = (call) => {
+      if (call !== "store.write") looks++
+      cut()
+    }
+    await eventually(() => looks >= 2, { message: "it tries again" })
+    heal()
+    const next = await board.post("b", { details: { flow: "flow" } })
+    await eventually(() => told.length === 3, { message: "it takes the next job" })
+    await end(`board-${next.id}`)
+    await eventually(() => told.length === 4, { message: "it is consumed" })
     conductor.stop()
     await ended
-    expect(told).toEqual(["running_start", "job_consumed"])
+    expect(told).toEqual(["running_start", "job_consumed", "running_start", "job_consumed"])
   })
 
   test("a job is neither trashed nor abandoned because it cannot be submitted", async () => {
@@ -198,27 +213,32 @@ describe("while the transport is away", () => {
     expect(told).toEqual(["running_start", "running_start", "job_consumed"])
   })
 
-  test("a job that another conductor has had run again is not run a third time", async () => {
-    const { faults, conductor, board, told, other, name } = await begin()
-    let runs = 0
-    const run = () => {
-      if (++runs === 1) throw new TransportError("unavailable", "the storage is away")
-    }
-    await start([actor("flow", { methods: { run } })], { transport: `memory://${name}` })
-    // The conductor is held up between the end of the job and its next run, which another one begins.
-    const held = Promise.withResolvers<void>()
-    faults.before = (call) => (call === "jobs.decide" ? held.promise : undefined)
-    const ended = conductor.run()
-    const job = await board.post("a", { details: { flow: "flow" } })
-    await eventually(() => (faults.calls.get("jobs.decide") ?? 0) > 0, { message: "it is about to run it again" })
-    await other.job(`board-${job.id}`).retry()
-    await eventually(() => runs === 2, { message: "it runs again" })
-    await other.job(`board-${job.id}`).result()
-    held.resolve()
-    await eventually(() => told.includes("job_consumed"), { message: "it is consumed" })
-    conductor.stop()
-    await ended
-    expect(runs).toBe(2)
-    expect(told).toEqual(["running_start", "job_abandoned", "running_start", "running_end", "job_consumed"])
-  })
+  test.each([true, false])(
+    "a job that another conductor has had run again is not run a third time: %s",
+    async (fails) => {
+      const { faults, conductor, board, told, other, name } = await begin()
+      let runs = 0
+      const run = () => {
+        if (++runs === 1) throw new TransportError("unavailable", "the storage is away")
+        if (fails) throw new Error("no")
+      }
+      await start([actor("flow", { methods: { run } })], { transport: `memory://${name}` })
+      // The conductor is held up between the end of the job and its next run, which another one begins.
+      const held = Promise.withResolvers<void>()
+      faults.before = (call) => (call === "jobs.decide" ? held.promise : undefined)
+      const ended = conductor.run()
+      const job = await board.post("a", { details: { flow: "flow" } })
+      await eventually(() => (faults.calls.get("jobs.decide") ?? 0) > 0, { message: "it is about to run it again" })
+      await other.job(`board-${job.id}`).retry()
+      await eventually(() => runs === 2, { message: "it runs again" })
+      await other.job(`board-${job.id}`).outcome()
+      held.resolve()
+      await eventually(() => told.includes("job_consumed"), { message: "it is consumed" })
+      conductor.stop()
+      await ended
+      expect(runs).toBe(2)
+      const ends = fails ? ["job_consumed"] : ["running_end", "job_consumed"]
+      expect(told).toEqual(["running_start", "job_abandoned", "running_start", ...ends])
+    },
+  )
 })
