@@ -20,8 +20,21 @@ export { discoverActors } from "./actor/discover.ts"
 export type { Job, JobState } from "./actor/job.ts"
 export { Ignore, Reject, Retry } from "./actor/job.ts"
 export {
+  alwaysRevert,
+  alwaysRevertAll,
+  forEach,
+  type GiveUpOptions,
+  parameterizedForEach,
+  type TimesOptions,
+  times,
+} from "./actor/scope.ts"
+export {
   type JobLog,
+  type RetryController,
   type Revert,
+  type ScopeDecision,
+  type ScopeOptions,
+  type ScopeTry,
   type Step,
   StepError,
   type StepOptions,

@@ -64,6 +64,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
     "failed true no such place",
   ],
   "approve.ts": ["tea for Ada"],
+  "rent.ts": ["server with a disk in us"],
   "schedules.ts": ["{", "  total: 10,", "}", "1"],
   "follow-ups.ts": [],
   "after.ts": ["deferred"],

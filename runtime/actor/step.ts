@@ -44,7 +44,7 @@ export interface Revert<Out> {
   readonly result: Out | undefined
   /** Why the step failed. Without `result` and `error` the worker died in the step, which may have run or not. */
   readonly error: StepError | undefined
-  /** Whether the steps are reverted because the job failed for good, or because it was cancelled. */
+  /** Whether the steps are reverted because the job, or a try of its scope, failed for good, or because the job was cancelled. */
   readonly why: "failed" | "cancelled"
   /** As the step's own function gets it: `key` is the same, `attempt` counts the tries of the revert. */
   readonly step: Step
@@ -137,6 +137,54 @@ export interface Steps {
    * does not succeed. The id of the job is made of this one's and of the name, so that it is submitted once.
    */
   readonly call: <T = unknown>(name: string, task: string, fields?: CallFields) => Promise<T>
+  /**
+   * Runs a part of the handler that is tried again as a whole. If `body` fails, the steps that it has begun by its `job` are
+   * reverted, the last completed one first, and the controller decides: about another try, with the next value, or about giving
+   * up. The steps of try 2 of `book` are named `book#2/…`. Resolves with what `body` returns: a value, a promise or an Effect.
+   * Fails with the error of the last try, as a {@link StepError}.
+   *
+   * @example
+   * ```ts
+   * const server = await job.scope("server", async (inner, region) => {
+   *   const disk = await inner.step("disk", () => makeDisk(region), { revert: ({ result }) => removeDisk(result) })
+   *   return inner.step("start", () => startServer(region, disk))
+   * }, { retry: forEach(["eu", "us"]) })
+   * ```
+   */
+  readonly scope: <V, R>(
+    name: string,
+    body: (job: Steps, value: V) => R,
+    options: ScopeOptions<V>,
+  ) => Promise<Resolved<R>>
+}
+
+/** A try of a scope that has failed and was reverted. */
+export interface ScopeTry<V = unknown> {
+  readonly value: V
+  /** The error of the try in its stored form: the same in every run of the handler. */
+  readonly error: StepError
+}
+
+/**
+ * What follows a failed try: another try; `revert`: the scope fails with the error; `revert-all`: the job fails for good, and no
+ * scope around this one is tried again.
+ */
+export type ScopeDecision = "retry" | "revert" | "revert-all"
+
+/**
+ * Decides about the tries of a scope. Both functions are called again in every run of the handler, and must return the same for
+ * the same history: the tries that have failed, the first one first.
+ */
+export interface RetryController<V = unknown> {
+  /** The value with which the next try begins, JSON. */
+  readonly next: (history: ReadonlyArray<ScopeTry<V>>) => V
+  /** Called after each failed try, which is the last one of the history. */
+  readonly onFailure: (history: ReadonlyArray<ScopeTry<V>>) => ScopeDecision
+}
+
+export interface ScopeOptions<V> {
+  /** Decides after each failed try: `times(3)`, `forEach([…])`, or a controller of your own. */
+  readonly retry: RetryController<V>
 }
 
 /** What a called job is submitted with: its id is not chosen, and its result must be kept until it is read. */

@@ -15,7 +15,7 @@ import { milliseconds } from "../options/duration.ts"
 import { Duration } from "../options/duration-field.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { RETRY_FIELDS, RETRY_RULE, retryHeader } from "../options/retry-policy.ts"
-import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
+import { jsonForm } from "../protocol/codec/json.ts"
 import { byteLength, isUnfitForName } from "../protocol/text.ts"
 import type { Trace } from "../tracing/trace.ts"
 import { TransportError } from "../transport/errors.ts"
@@ -56,9 +56,9 @@ export const checkName = (name: unknown, field = "name"): void => {
   else if (isUnfitForName(name)) refuseInput(field, "must be well-formed text without control characters")
 }
 
-export const checkCall = (name: unknown, run: unknown): void => {
+export const checkCall = (name: unknown, run: unknown, field = "run"): void => {
   checkName(name)
-  if (typeof run !== "function") refuseInput("run", "must be a function")
+  if (typeof run !== "function") refuseInput(field, "must be a function")
 }
 
 /** The key of each item. Fails for a key that is no text, and for two equal keys. */
@@ -76,7 +76,7 @@ export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown)
 }
 
 /** Whether an error of this name asks the job to do something, so that the step is not tried again before. */
-const isRequest = (name: string): boolean => name === "Retry" || name === "Ignore"
+export const isRequest = (name: string): boolean => name === "Retry" || name === "Ignore"
 
 const NO_RETRY = resolveRetry(undefined, undefined)
 const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
@@ -223,6 +223,8 @@ export class StepCalls {
   readonly #calls = new Set<StepCall>()
   /** Functions that have not returned, those of an ended attempt included. */
   #executing = 0
+  /** Ends reverts, which neither the soft time limit nor a cancellation ends. */
+  #over: AbortController | undefined
 
   constructor(options: CallOptions, onReturn: () => void) {
     this.#options = options
@@ -242,10 +244,11 @@ export class StepCalls {
   /** Ends the wait for each function that runs. */
   interrupt(): void {
     for (const call of this.#calls) call.interrupt?.()
+    this.#over?.abort()
   }
 
   /**
-   * Runs a step until it succeeds or may not be tried again, and stores its outcome. Resolves with its result, or with
+   * Runs a step until it succeeds or may not be tried again, and stores its outcome. Resolves with the form of its result, or with
    * `undefined` where the attempt was ended from outside: then the step has not failed, and the next attempt runs it
    * again. Fails with the error of the step. `isLast`: whether no further try begins.
    */
@@ -254,7 +257,7 @@ export class StepCalls {
     run: (step: Step) => unknown,
     plan: Plan,
     isLast: () => boolean,
-  ): Promise<{ readonly value: unknown } | undefined> {
+  ): Promise<{ readonly form: unknown } | undefined> {
     const { port, retries } = this.#options
     const tried = await this.#try(name, plan, run, ({ names }) => !isLast() && !names.some(isRequest))
     if (tried === undefined) return undefined
@@ -264,7 +267,7 @@ export class StepCalls {
       const { value } = outcome
       try {
         this.bytes = await port.note({ kind: "ok", ...noted, value })
-        return { value: ofJsonForm(value) }
+        return { form: value }
       } catch (cause) {
         if (!isTooLarge(cause)) throw cause
         const message = `${cause.message}; store large results elsewhere and return their address`
@@ -276,14 +279,26 @@ export class StepCalls {
     throw errorOf(failure)
   }
 
-  /** Reverts a step, with retries, and stores the outcome. Resolves with whether it was reverted. */
-  async revert(name: string, { limitMs = REVERT_LIMIT_MS }: Plan, run: (step: Step) => unknown): Promise<boolean> {
+  /**
+   * Reverts a step, with retries, and stores the outcome. Resolves with `true`, or with why it failed; with `undefined` if it
+   * has failed and `isOver` says that it is to be tried by a later delivery.
+   */
+  async revert(
+    name: string,
+    { limitMs = REVERT_LIMIT_MS }: Plan,
+    run: (step: Step) => unknown,
+    isOver: () => boolean,
+  ): Promise<true | StepFailure | undefined> {
     const { port, log } = this.#options
-    const tried = await this.#try(name, { limitMs, retry: REVERT_RETRY }, run, ({ message }, tries) => {
+    const again = ({ message }: StepFailure, tries: number) => {
       log().warn(`the revert of ${name} failed; trying again`, { cause: message, tries })
       return true
-    })
-    if (tried === undefined) return false
+    }
+    this.#over ??= new AbortController()
+    const { signal } = this.#over
+    const plan = { limitMs, retry: REVERT_RETRY, isOver, signal: () => signal }
+    const tried = await this.#try(name, plan, run, again)
+    if (tried === undefined) return undefined
     const { outcome, noted } = tried
     // The result of a revert is not used, so it need not be JSON.
     if ("value" in outcome || outcome.failure.names[0] === "ResultUnserialisable") {
@@ -291,7 +306,7 @@ export class StepCalls {
       return true
     }
     await port.note({ kind: "revert-failed", ...noted, failure: outcome.failure })
-    return false
+    return outcome.failure
   }
 
   /**
@@ -300,14 +315,19 @@ export class StepCalls {
    */
   async #try(
     name: string,
-    { retry, limitMs }: Pick<Plan, "retry" | "limitMs">,
+    {
+      retry,
+      limitMs,
+      isOver = this.#options.isOver,
+      signal = this.#options.signal,
+    }: Pick<Plan, "retry" | "limitMs"> & Partial<Pick<CallOptions, "isOver" | "signal">>,
     run: (step: Step) => unknown,
     isAgain: (failure: StepFailure, tries: number) => boolean,
   ): Promise<{ readonly outcome: Outcome; readonly noted: Noted } | undefined> {
-    const { signal, isOver } = this.#options
     const began = performance.now()
     for (let tries = 1; ; tries++) {
-      const outcome = await this.#call(name, tries, limitMs, run)
+      const step = new RunningStep(this.#options, name, tries, signal)
+      const outcome = await this.#call(name, step, limitMs, run)
       const noted = { step: name, at: Date.now(), took: Math.round(performance.now() - began), tries }
       if ("value" in outcome) return { outcome, noted }
       if (isOver()) return undefined
@@ -315,19 +335,18 @@ export class StepCalls {
       const error = { name: failure.names[0] ?? "", message: failure.message, reason: "handler" }
       const wait = final ? undefined : retryAfter(retry, error, tries - 1, Math.random())
       if (wait === undefined || !isAgain(failure, tries)) return { outcome, noted }
-      await sleep(Math.min(wait, MAX_WAIT_MS), signal())
+      await sleep(Math.min(wait, MAX_WAIT_MS), this.#options.signal())
       if (isOver()) return undefined
     }
   }
 
   async #call(
     name: string,
-    attempt: number,
+    step: RunningStep,
     limitMs: number | undefined,
     run: (step: Step) => unknown,
   ): Promise<Outcome> {
     const call: StepCall = { interrupt: undefined, pending: undefined, isEffect: false, trace: undefined }
-    const step = new RunningStep(this.#options, name, attempt)
     let late: string | undefined
     const stop = (ms: number) => () => {
       late = `exceeded its time limit of ${ms / 1000} s`
@@ -376,11 +395,13 @@ class RunningStep implements Step {
   readonly attempt: number
   readonly progress: Step["progress"]
   readonly #options: CallOptions
+  readonly #jobSignal: () => AbortSignal
   // Made when a step asks for its signal: most steps do not.
   #abort: AbortController | undefined
   #signal: AbortSignal | undefined
 
-  constructor(options: CallOptions, name: string, attempt: number) {
+  constructor(options: CallOptions, name: string, attempt: number, jobSignal: () => AbortSignal) {
+    this.#jobSignal = jobSignal
     this.key = stepKey(options.id, options.run, name)
     this.attempt = attempt
     this.progress = options.progress
@@ -389,7 +410,7 @@ class RunningStep implements Step {
 
   get signal(): AbortSignal {
     this.#abort ??= new AbortController()
-    this.#signal ??= AbortSignal.any([this.#options.signal(), this.#abort.signal])
+    this.#signal ??= AbortSignal.any([this.#jobSignal(), this.#abort.signal])
     return this.#signal
   }
 

@@ -10,6 +10,8 @@ import {
   type CallFields,
   type EachOptions,
   type Revert,
+  type ScopeOptions,
+  type ScopeTry,
   type SignalWait,
   type Step,
   StepError,
@@ -34,15 +36,28 @@ import {
   checkRoom,
   checkUse,
   EACH_OPTIONS,
+  isRequest,
   keysOf,
   nearlyFull,
   type Plan,
   planOf,
+  type StepCall,
   StepCalls,
 } from "./calls.ts"
-import { errorOf, failureOf } from "./failure.ts"
-import { type Folded, fold, outcomeFor, type StepState, toRevert, unreverted } from "./fold.ts"
-import type { StepEntry } from "./page.ts"
+import { errorOf, failureNamed, failureOf } from "./failure.ts"
+import {
+  type Folded,
+  fold,
+  hasBegun,
+  outcomeFor,
+  type StepState,
+  type Tried,
+  toRevert,
+  triedOf,
+  unreverted,
+} from "./fold.ts"
+import type { StepEntry, StepFailure } from "./page.ts"
+import { controllerOf, decisionOf, type EndedStep, finalError, Try } from "./scope.ts"
 
 export interface EngineOptions extends CallOptions {
   /** Ends the wait for a handler that will not continue. */
@@ -75,7 +90,12 @@ const MIN_CALL_TTL_MS = 3_600_000
 
 const NEVER = new Promise<never>(() => undefined)
 
+/** Position of the first outcome that this run of the handler has stored: after those of the journal. */
+const FRESH = 2 ** 40
+
 export class StepEngine {
+  /** What the handler begins its steps with. */
+  readonly steps: Steps
   /** Whether the wait for the handler was ended at one of its steps. */
   #isLeft = false
   readonly #options: EngineOptions
@@ -83,7 +103,16 @@ export class StepEngine {
   readonly #reverts = new Map<string, Plan>()
   readonly #calls: StepCalls
   readonly #replays: Array<{ readonly order: number; readonly resolve: () => void }> = []
-  readonly #failures: Array<{ readonly promise: WatchedPromise<unknown>; readonly cause: unknown }> = []
+  readonly #failures: Array<{
+    readonly promise: WatchedPromise<unknown>
+    readonly cause: unknown
+    readonly within: Try | undefined
+  }> = []
+  /** The bodies of scopes that run. */
+  readonly #bodies = new Set<StepCall>()
+  /** Names of the steps that scopes have reverted in this run of the handler. */
+  readonly #undone = new Set<string>()
+  #fresh = FRESH
   readonly #waiters = new Set<() => void>()
   /** The waits that the handler has come to and that are not over, by name. */
   readonly #waits = new Map<string, (outcome: StepState) => void>()
@@ -113,28 +142,37 @@ export class StepEngine {
     this.#options = options
     this.#returned = options.hasReturned
     this.#calls = new StepCalls(options, () => this.#check())
+    this.steps = this.#stepsIn(undefined)
   }
 
-  readonly step: Steps["step"] = (name, run, options) =>
-    // The result is the JSON form of what the function returned, which the compiler cannot follow.
-    this.#track(() => this.#step(name, run, options)) as ReturnType<Steps["step"]> as Promise<never>
-
-  readonly each: Steps["each"] = (name, items, run, options) =>
-    this.#track(() => this.#each(name, items, run, options)) as Promise<never>
-
-  readonly sleep: Steps["sleep"] = async (name, time) => {
-    await this.#wait(name, () =>
-      time instanceof Date ? { until: timeOf(time) } : { forMs: milliseconds("time", time) },
-    )
+  /** What the handler, or the body of a scope in one of its tries, begins its steps with. */
+  #stepsIn(within: Try | undefined): Steps {
+    const named = (name: string) => (within === undefined ? name : within.nameOf(name))
+    return {
+      step: (name, run, options) =>
+        // The result is the JSON form of what the function returned, which the compiler cannot follow.
+        this.#track(() => this.#step(named(name), run, options, within), within) as ReturnType<
+          Steps["step"]
+        > as Promise<never>,
+      each: (name, items, run, options) =>
+        this.#track(() => this.#each(named(name), items, run, options, within), within) as Promise<never>,
+      sleep: async (name, time) => {
+        await this.#wait(named(name), within, () =>
+          time instanceof Date ? { until: timeOf(time) } : { forMs: milliseconds("time", time) },
+        )
+      },
+      waitFor: async (name: string, options = {}) => {
+        const form = await this.#wait(named(name), within, () => awaitedOf(name, options))
+        return (isObject(form) && "signal" in form ? ofJsonForm(structuredClone(form.signal)) : undefined) as never
+      },
+      call: async (name, task, fields = {}) => {
+        const full = named(name)
+        return copyOf(await this.#wait(full, within, () => this.#submit(full, task, fields))) as never
+      },
+      scope: (name, body, options) =>
+        this.#watched(async () => this.#scope(named(name), body, options, within), within) as Promise<never>,
+    }
   }
-
-  readonly waitFor: Steps["waitFor"] = (name, options = {}) =>
-    this.#wait(name, () => awaitedOf(name, options)).then((form) =>
-      isObject(form) && "signal" in form ? ofJsonForm(structuredClone(form.signal)) : undefined,
-    ) as Promise<never>
-
-  readonly call: Steps["call"] = (name, task, fields = {}) =>
-    this.#wait(name, () => this.#submit(name, task, fields)).then(copyOf) as Promise<never>
 
   /**
    * Waits for the outcome of what is stored under this name; what `begin` resolves with is stored if the handler comes to it for
@@ -142,38 +180,43 @@ export class StepEngine {
    */
   #wait(
     name: string,
+    within: Try | undefined,
     begin: () => Omit<BegunWait, "step"> | Promise<Omit<BegunWait, "step"> | StepState>,
   ): Promise<unknown> {
-    const waiting = this.#enter(name, begin).then((state) => (state === undefined ? this.#park() : this.#replay(state)))
+    const waiting = this.#enter(name, within, begin).then((state) =>
+      state === undefined ? this.#stay(within) : this.#replay(state),
+    )
     // A handler that has returned leaves it.
     waiting.catch(() => undefined)
     return waiting
   }
 
-  /** `undefined`: the attempt was ended, or the handler has returned. */
+  /** `undefined`: the attempt, or the try of the scope, was ended, or the handler has returned. */
   async #enter(
     name: string,
+    within: Try | undefined,
     begin: () => Omit<BegunWait, "step"> | Promise<Omit<BegunWait, "step"> | StepState>,
   ): Promise<StepState | undefined> {
     this.#moves++
     this.#entering++
+    const isOver = () => this.#mustStop || this.#returned || within?.isOpen === false
     let ended: Promise<StepState>
     try {
       checkName(name)
-      checkUse(name, this.#names, { step: this.#calls.isInside, hook: this.#options.isInHook() })
-      this.#names.add(name)
+      this.#use(name)
       const steps = this.#names.size
       const folded = this.#folded ?? (await this.open())
-      const known = outcomeFor(folded, name, this.#options.retries)
+      const known = this.#known(folded, name, within)
       if (known !== undefined) return known
-      if (this.#mustStop || this.#returned) return undefined
+      if (isOver()) return undefined
       checkRoom(name, steps, this.#calls.bytes)
       if (!folded.waits.has(name)) {
         const begun = await begin()
         if ("state" in begun) return begun
+        if (within?.isOpen === false) return undefined
         await this.#options.port.wait({ step: name, ...begun })
       }
-      if (this.#mustStop || this.#returned) return undefined
+      if (isOver()) return undefined
       ended = new Promise((resolve) => this.#waits.set(name, resolve))
     } finally {
       this.#entering--
@@ -276,6 +319,7 @@ export class StepEngine {
    */
   async finish(exit: Exit.Exit<unknown, unknown>): Promise<Exit.Exit<unknown, unknown>> {
     this.#returned = true
+    this.#endBodies()
     if (this.#isEnding) {
       // What a revert waits for never settles once another delivery has the job.
       await Promise.race([this.#revertAll(), this.#until(() => this.#options.isOver())])
@@ -286,7 +330,9 @@ export class StepEngine {
     await this.#until(() => (this.#mustStop ? this.#running === 0 || this.#options.isOver() : this.#begun === 0))
     if (this.#folded !== undefined && !this.#mustStop) await this.#options.port.checkCancelled()
     if (this.#mustStop || this.#isLeft) return exit
-    const missed = Exit.isSuccess(exit) ? this.#failures.find(({ promise }) => !promise.isAwaited) : undefined
+    const missed = Exit.isSuccess(exit)
+      ? this.#failures.find(({ promise, within }) => !promise.isAwaited && !within?.is("over"))
+      : undefined
     const failed = missed === undefined ? exit : Exit.fail(missed.cause)
     const thrown = Exit.isFailure(failed) ? Cause.squash(failed.cause) : undefined
     const asked = thrown instanceof StepError ? requestOf(thrown) : undefined
@@ -307,8 +353,10 @@ export class StepEngine {
     return this.#halted || this.#suspended || this.#isEnding || this.#options.isOver()
   }
 
-  #track<T>(work: () => Promise<T>): Promise<T> {
+  #track<T>(work: () => Promise<T>, within: Try | undefined): Promise<T> {
     this.#moves++
+    // A body whose try is over, or is only called for its reverts, may go on; nothing waits for it.
+    if (within !== undefined && !within.isOpen) return within.is("over") ? NEVER : ignored(work())
     // Reverts and hooks run after the handler: a step inside of them is refused, so that they do not wait for ever.
     if (this.#returned && !this.#calls.isInside && !this.#options.isInHook()) {
       if (!this.#hasWarnedOfLate)
@@ -318,13 +366,20 @@ export class StepEngine {
       this.#check()
       return NEVER
     }
+    const around = within === undefined ? [] : [...within.chain()]
     this.#begun++
-    const ended = () => {
+    for (const each of around) each.begun++
+    return this.#watched(work, within, () => {
       this.#begun--
+      for (const each of around) each.begun--
       this.#moves++
       this.#rest()
       this.#check()
-    }
+    })
+  }
+
+  /** A failure that nothing awaits fails the job. */
+  #watched<T>(work: () => Promise<T>, within: Try | undefined, ended: () => void = () => undefined): Promise<T> {
     const promise: WatchedPromise<T> = new WatchedPromise((resolve, reject) =>
       work().then(
         (value) => {
@@ -332,7 +387,7 @@ export class StepEngine {
           ended()
         },
         (cause: unknown) => {
-          this.#failures.push({ promise, cause })
+          this.#failures.push({ promise, cause, within })
           // A failure that nothing awaits must not end the process: it fails the job instead, see `finish`.
           Promise.prototype.then.call(promise, undefined, () => undefined)
           reject(cause)
@@ -343,18 +398,31 @@ export class StepEngine {
     return promise
   }
 
-  async #step(name: string, run: (step: Step) => unknown, options?: StepOptions<never>): Promise<unknown> {
+  async #step(
+    name: string,
+    run: (step: Step) => unknown,
+    options: StepOptions<never> | undefined,
+    within: Try | undefined,
+  ): Promise<unknown> {
     checkCall(name, run)
     const plan = planOf(options)
-    checkUse(name, this.#names, { step: this.#calls.isInside, hook: this.#options.isInHook() })
-    this.#names.add(name)
+    this.#use(name)
     // Parallel steps have all begun before the journal is open.
     const steps = this.#names.size
     const folded = this.#folded ?? (await this.open())
     if (plan.revert !== undefined) this.#reverts.set(name, plan)
-    const known = outcomeFor(folded, name, this.#options.retries)
-    if (known !== undefined) return this.#replay(known)
-    if (this.#mustStop) return this.#park()
+    const around = plan.revert === undefined || within === undefined ? [] : [...within.chain()]
+    const ended = (step: EndedStep) => {
+      for (const each of around) each.ended.push(step)
+    }
+    if (around.length > 0) this.#check()
+    const known = this.#known(folded, name, within)
+    if (known !== undefined) {
+      ended(known)
+      return this.#replay(known)
+    }
+    const stays = () => this.#mustStop || within?.isOpen === false
+    if (stays()) return this.#stay(within)
     checkRoom(name, steps, this.#calls.bytes)
     this.#warnInTime()
     const { port } = this.#options
@@ -364,17 +432,171 @@ export class StepEngine {
     }
     const doubt = port.doubt()
     if (doubt !== undefined) await doubt
-    if (this.#mustStop) return this.#park()
+    if (stays()) return this.#stay(within)
     port.began(name, "started")
     this.#running++
     try {
       const done = await this.#calls.perform(name, run, plan, () => this.#halted)
-      if (done !== undefined) return done.value
+      if (done !== undefined) {
+        if (around.length > 0) ended({ name, order: this.#fresh++, value: structuredClone(done.form) })
+        return ofJsonForm(done.form)
+      }
+    } catch (cause) {
+      if (around.length > 0) ended({ name, order: this.#fresh++, failure: failureOf(cause) })
+      throw cause
     } finally {
       this.#running--
       this.#check()
     }
     return this.#park()
+  }
+
+  #use(name: string): void {
+    checkUse(name, this.#names, { step: this.#calls.isInside, hook: this.#options.isInHook() })
+    this.#names.add(name)
+  }
+
+  /** The stored outcome. Where a scope is called again for its reverts alone, it takes the same path as before. */
+  #known(folded: Folded, name: string, within: Try | undefined): StepState | undefined {
+    return outcomeFor(folded, name, within?.is("failed") ? undefined : this.#options.retries)
+  }
+
+  /** For what begins no more, because the attempt was ended, or only the try of its scope. */
+  #stay(within: Try | undefined): Promise<never> {
+    return this.#mustStop || within?.isOpen !== false ? this.#park() : NEVER
+  }
+
+  /** Runs one try after the other until one succeeds, or its controller gives up. */
+  async #scope<V>(
+    name: string,
+    body: (job: Steps, value: V) => unknown,
+    options: ScopeOptions<V>,
+    outer: Try | undefined,
+  ): Promise<unknown> {
+    this.#moves++
+    checkCall(name, body, "body")
+    const controller = controllerOf(options)
+    this.#use(name)
+    const folded = this.#folded ?? (await this.open())
+    const history: Array<ScopeTry<V>> = []
+    for (let n = 1; ; n++) {
+      const value = controller.next(history)
+      const each = new Try(`${name}#${n}`, outer)
+      this.#use(each.label)
+      const call = (): Promise<Exit.Exit<unknown, unknown>> => this.#body(() => body(this.#stepsIn(each), value))
+      const tried = triedOf(folded, each.label)
+      const done = tried === undefined ? await this.#begin(each, call) : await this.#triedAgain(each, call, tried)
+      if ("value" in done) return done.value
+      const error = errorOf(done.failure)
+      history.push({ value, error })
+      const decision = decisionOf(controller, history)
+      if (decision === "retry") continue
+      // It gave up in an earlier attempt of the job. Another attempt begins with the first value again.
+      const isEarlier =
+        tried !== undefined && tried.retries < this.#options.retries && !this.#isEnding && !outer?.is("failed")
+      if (!isEarlier && !hasBegun(folded, `${name}#${n + 1}`))
+        throw decision === "revert" ? error : finalError("RevertAll", done.failure, error)
+      history.length = 0
+    }
+  }
+
+  async #body(call: () => unknown): Promise<Exit.Exit<unknown, unknown>> {
+    const body: StepCall = { interrupt: undefined, pending: undefined, isEffect: false, trace: undefined }
+    this.#bodies.add(body)
+    const exit = await this.#options.invoke(body, call)
+    this.#bodies.delete(body)
+    return exit
+  }
+
+  /** Runs a try. If it fails, that is stored, and then its steps are reverted. */
+  async #begin(
+    each: Try,
+    call: () => Promise<Exit.Exit<unknown, unknown>>,
+  ): Promise<{ readonly value: unknown } | { readonly failure: StepFailure }> {
+    const { outer, label } = each
+    if (this.#mustStop && !this.#isEnding) return this.#park()
+    checkRoom(label, this.#names.size, this.#calls.bytes)
+    const began = performance.now()
+    const exit = await call()
+    if (Exit.isSuccess(exit)) return { value: exit.value }
+    const isOver = () => this.#mustStop || this.#returned || outer?.isOpen === false
+    if (isOver()) return this.#stay(outer)
+    const thrown = Cause.squash(exit.cause)
+    const failure = failureOf(thrown)
+    // What asks for a retry of the job continues in this try.
+    if (failure.names.some((name) => isRequest(name) || name === "RevertFailed")) throw thrown
+    each.state = "over"
+    for (const name of this.#waits.keys()) if (each.has(name)) this.#waits.delete(name)
+    await this.#until(() => each.begun === 0)
+    if (isOver()) return this.#stay(outer)
+    const took = Math.round(performance.now() - began)
+    await this.#track(async () => {
+      const { port, retries, log } = this.#options
+      log().warn(`${label} failed; its steps are reverted`, { cause: failure.message })
+      const noted = { kind: "tried", step: label, at: Date.now(), took, tries: 1, failure, retries } as const
+      this.#calls.bytes = await this.#whileRunning(() => port.note(noted))
+      await this.#revertTry(failure, each.ended)
+    }, outer)
+    return { failure }
+  }
+
+  /** A try that has failed in an earlier run of the handler. Its body is called only if steps are to be reverted. */
+  async #triedAgain(
+    each: Try,
+    call: () => Promise<Exit.Exit<unknown, unknown>>,
+    { failure, order, pending }: Tried,
+  ): Promise<{ readonly failure: StepFailure }> {
+    const { outer } = each
+    const stuck = pending.find(({ state }) => state === "revert-failed")
+    if (pending.length === 0 || stuck !== undefined) {
+      await this.#inOrder(order)
+      if (stuck?.revertFailure !== undefined) throw finalError("RevertFailed", failure, errorOf(stuck.revertFailure))
+      return { failure }
+    }
+    each.state = "failed"
+    void call()
+    if (this.#isEnding || outer?.isOpen === false) return this.#stay(outer)
+    await this.#track(async () => {
+      const reached = new AbortController()
+      const isReached = () => this.#mustStop || pending.every(({ name }) => this.#reverts.has(name))
+      void this.#until(isReached).then(() => reached.abort())
+      if (!reached.signal.aborted) await sleep(MAX_REPLAY_MS, reached.signal)
+      each.state = "over"
+      await this.#revertTry(failure, pending)
+    }, outer)
+    return { failure }
+  }
+
+  /** Reverts the steps of a try that has failed. The next delivery continues if this one is ended. */
+  async #revertTry(failure: StepFailure, ended: ReadonlyArray<EndedStep>): Promise<void> {
+    const { port } = this.#options
+    for (const state of ended.toSorted((one, other) => other.order - one.order)) {
+      const { name } = state
+      if (state.undone !== undefined || this.#undone.has(name)) continue
+      const plan = this.#reverts.get(name)
+      if (plan === undefined) {
+        const message = `the handler no longer reaches ${name}`
+        throw finalError("RevertFailed", failure, errorOf(failureNamed("Error", message)))
+      }
+      const doubt = port.doubt()
+      if (doubt !== undefined) await doubt
+      if (this.#mustStop) return this.#park()
+      port.began(name, "reverting")
+      const reverted = await this.#whileRunning(() => this.#revert(name, plan, state, "failed", () => this.#mustStop))
+      if (reverted === undefined) return this.#park()
+      if (reverted !== true) throw finalError("RevertFailed", failure, errorOf(reverted))
+      this.#undone.add(name)
+    }
+  }
+
+  async #whileRunning<T>(work: () => Promise<T>): Promise<T> {
+    this.#running++
+    try {
+      return await work()
+    } finally {
+      this.#running--
+      this.#check()
+    }
   }
 
   async #replay(known: StepState): Promise<unknown> {
@@ -388,6 +610,7 @@ export class StepEngine {
     given: Iterable<In>,
     run: (item: In, step: Step) => unknown,
     asked: EachOptions<In, never>,
+    within: Try | undefined,
   ): Promise<ReadonlyArray<unknown>> {
     checkCall(name, run)
     refuseUnknown(asked, EACH_OPTIONS, "each()")
@@ -396,7 +619,7 @@ export class StepEngine {
     wholeNumber("parallel", parallel, { min: 1 })
     const keys = keysOf(items, key)
     return inLanes(parallel, items, (item, at) =>
-      this.#track(() => this.#step(`${name}/${keys[at]}`, (step) => run(item, step), options)),
+      this.#track(() => this.#step(`${name}/${keys[at]}`, (step) => run(item, step), options, within), within),
     )
   }
 
@@ -415,7 +638,10 @@ export class StepEngine {
   }
 
   #aborted({ reason }: AbortSignal): void {
-    if (this.#options.isOver()) this.#calls.interrupt()
+    if (this.#options.isOver()) {
+      this.#calls.interrupt()
+      this.#endBodies()
+    }
     // A cancelled job reverts its steps, so no further one begins. The soft time limit stops no step.
     else if (reason instanceof DOMException && reason.name === "AbortError") this.#halt()
     this.#check()
@@ -450,7 +676,7 @@ export class StepEngine {
     else this.#rest()
   }
 
-  async #formOf({ value, large }: StepState): Promise<unknown> {
+  async #formOf({ value, large }: EndedStep): Promise<unknown> {
     return large === undefined ? value : this.#options.port.value(large)
   }
 
@@ -503,23 +729,36 @@ export class StepEngine {
       if (this.#options.isOver() || plan === undefined) return
       await this.#options.port.doubt()
       this.#options.port.began(name, "reverting")
-      if (!(await this.#revert(name, plan, outcomeFor(folded, name, 0), folded.ending.why))) return
+      const { why } = folded.ending
+      const { isOver } = this.#options
+      if ((await this.#revert(name, plan, outcomeFor(folded, name, 0), why, isOver)) !== true) return
     }
   }
 
-  async #revert(name: string, plan: Plan, state: StepState | undefined, why: Revert<never>["why"]): Promise<boolean> {
+  async #revert(
+    name: string,
+    plan: Plan,
+    state: EndedStep | undefined,
+    why: Revert<never>["why"],
+    isOver: () => boolean,
+  ): Promise<true | StepFailure | undefined> {
     const form = state === undefined || state.failure !== undefined ? undefined : await this.#formOf(state)
     const error = state?.failure === undefined ? undefined : errorOf(state.failure)
-    return this.#calls.revert(name, plan, (step) =>
-      // `Plan` has lost the type of the step's result, which the handler's own types check.
-      plan.revert?.({ result: copyOf(form) as never, error, why, step }),
-    )
+    // `Plan` has lost the type of the step's result, which the handler's own types check.
+    const run = (step: Step) => plan.revert?.({ result: copyOf(form) as never, error, why, step })
+    return this.#calls.revert(name, plan, run, isOver)
   }
 
   #leave(): void {
     if (this.#isLeft || this.#returned) return
     this.#isLeft = true
+    this.#endBodies()
     this.#options.leave()
+  }
+
+  /** Interrupts the bodies of scopes that are Effects. */
+  #endBodies(): void {
+    for (const body of this.#bodies) body.interrupt?.()
   }
 
   #check(): void {
@@ -557,6 +796,11 @@ const awaitedOf = (name: string, options: SignalWait): Omit<BegunWait, "step"> =
 
 /** A stored result as the handler gets it: a copy, since neither the handler nor a try of the revert may change it. */
 const copyOf = (form: unknown): unknown => ofJsonForm(typeof form === "object" ? structuredClone(form) : form)
+
+const ignored = <T>(promise: Promise<T>): Promise<T> => {
+  promise.catch(() => undefined)
+  return promise
+}
 
 /** What a step asks of its job by the error that it throws: the same error as the handler itself would throw it. */
 const requestOf = (error: StepError): Reject | Retry | Ignore | undefined => {

@@ -18,6 +18,8 @@ export interface StepState {
   readonly failure?: StepFailure
   /** How many times the job had been retried when the step failed. */
   readonly retries?: number
+  /** Position of the entry by which a scope has reverted the step. */
+  readonly undone?: number
   /** Why the revert of the step failed for good. */
   readonly revertFailure?: StepFailure
 }
@@ -36,10 +38,10 @@ export interface Folded {
   readonly claims: number
 }
 
-const outcomeOf = (entry: Extract<StepEntry, { kind: "ok" | "err" }>, order: number): StepState => {
-  const { step: name, at, took, tries, revert = false } = entry
-  const known = { name, order, at, took, tries, revert }
-  if (entry.kind === "err") return { ...known, state: "failed", failure: entry.failure, retries: entry.retries }
+const outcomeOf = (entry: Extract<StepEntry, { kind: "ok" | "err" | "tried" }>, order: number): StepState => {
+  const { step: name, at, took, tries } = entry
+  const known = { name, order, at, took, tries, revert: entry.kind !== "tried" && entry.revert === true }
+  if (entry.kind !== "ok") return { ...known, state: "failed", failure: entry.failure, retries: entry.retries }
   const { large, value = null } = entry
   return { ...known, state: "done", ...(large === undefined ? { value } : { large }) }
 }
@@ -65,18 +67,21 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
       continue
     }
     if (entry.kind === "ok" || entry.kind === "err") waits.delete(entry.step)
+    // What a try that has failed still waited for must not take a signal of the next one.
+    if (entry.kind === "tried") for (const name of waits.keys()) if (isWithin(entry.step, name)) waits.delete(name)
     if (entry.kind === "ok" && entry.signal !== undefined) taken.add(entry.signal)
     if (entry.kind === "reverting") {
       // The first reason stands: a job whose steps are reverted because it failed is not cancelled afterwards.
       ending ??= entry.ending
-    } else if (entry.kind === "ok" || entry.kind === "err") steps.set(entry.step, outcomeOf(entry, order))
+    } else if (entry.kind === "ok" || entry.kind === "err" || entry.kind === "tried")
+      steps.set(entry.step, outcomeOf(entry, order))
     else {
       const { step: name, at, took, tries } = entry
       // The outcome of this step was not stored: its worker may have died while it ran.
       const before = steps.get(name) ?? { name, order, at, took, tries, revert: true }
       const after =
         entry.kind === "reverted"
-          ? { state: "reverted" as const }
+          ? { state: "reverted" as const, ...(ending === undefined ? { undone: order } : {}) }
           : { state: "revert-failed" as const, revertFailure: entry.failure }
       steps.set(name, { ...before, ...after })
     }
@@ -87,13 +92,14 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
 /**
  * The stored outcome of a step that the handler reaches; `undefined` where the step is to run. A failure from an
  * earlier retry of the job does not count, so that the step runs again. While steps are reverted it does count, so that
- * the handler takes the same path as before.
+ * the handler takes the same path as before; `retries` is `undefined` where those of a scope are.
  */
-export const outcomeFor = (folded: Folded, name: string, retries: number): StepState | undefined => {
+export const outcomeFor = (folded: Folded, name: string, retries: number | undefined): StepState | undefined => {
   const step = folded.steps.get(name)
   // A step during which the worker died has no outcome, but may have been reverted.
   if (step === undefined || (step.failure ?? step.large ?? step.value) === undefined) return undefined
-  const isVoid = step.failure !== undefined && step.retries !== retries && folded.ending === undefined
+  const isVoid =
+    step.failure !== undefined && retries !== undefined && step.retries !== retries && folded.ending === undefined
   return isVoid ? undefined : step
 }
 
@@ -120,13 +126,55 @@ const isReverted = (step: StepState | undefined): boolean => step?.state === "re
 export const unreverted = ({ steps }: Folded): ReadonlyArray<string> =>
   [...steps.values()].filter((step) => step.revert && !isReverted(step)).map(({ name }) => name)
 
+/** Whether this is the name of a step, a wait or a try inside of this try of a scope. */
+export const isWithin = (label: string, name: string): boolean => name.startsWith(`${label}/`)
+
+/** What the journal says of a failed try of a scope. */
+export interface Tried {
+  readonly failure: StepFailure
+  /** How many times the job had been retried when the try failed. */
+  readonly retries: number
+  /** Position of the entry with which the try was over: it had failed, or its last step was reverted. */
+  readonly order: number
+  /** The steps that the scope has not reverted, the last completed one first. */
+  readonly pending: ReadonlyArray<StepState>
+}
+
+/** `undefined`: the try has not failed, as far as it is stored. */
+export const triedOf = ({ steps }: Folded, label: string): Tried | undefined => {
+  const tried = steps.get(label)
+  if (tried?.failure === undefined) return undefined
+  const reverting = [...steps.values()].filter(({ name, revert }) => revert && isWithin(label, name))
+  return {
+    failure: tried.failure,
+    retries: tried.retries ?? 0,
+    order: Math.max(tried.order, ...reverting.map(({ undone = 0 }) => undone)),
+    pending: reverting.filter(({ undone }) => undone === undefined).sort((one, other) => other.order - one.order),
+  }
+}
+
+/** Whether this try of a scope has begun, as far as it is stored. */
+export const hasBegun = ({ steps, waits }: Folded, label: string): boolean =>
+  [...steps.keys(), ...waits.keys()].some((name) => name === label || isWithin(label, name))
+
+/** A number of retries before that of every attempt: a failure of an earlier run. */
+const EARLIER_RUN = -1
+
 /**
  * The entries with which the next run begins when a job is run again by hand. Completed steps are kept where nothing
- * was reverted. A job whose reverting has not come to its end, because a revert failed for good or the job was terminated,
+ * was reverted but tries of scopes, which stay as they are. A job whose reverting has not come to its end, because a revert failed for good or the job was terminated,
  * goes on reverting: a revert that was under way may have had its effect. A job whose steps were reverted begins with none.
  */
 export const keptEntries = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
   const folded = fold(entries)
-  if (folded.ending === undefined) return entries.filter(({ kind }) => kind === "ok")
+  if (folded.ending === undefined) {
+    const tried = entries.flatMap((entry) => (entry.kind === "tried" ? entry.step : []))
+    return entries.flatMap((entry) => {
+      if (entry.kind === "tried") return { ...entry, retries: EARLIER_RUN }
+      if (entry.kind === "ok") return entry
+      const isKept = entry.kind === "err" || entry.kind === "reverted"
+      return isKept && tried.some((label) => isWithin(label, entry.step)) ? entry : []
+    })
+  }
   return unreverted(folded).length > 0 ? entries.filter(({ kind }) => kind !== "open" && kind !== "revert-failed") : []
 }

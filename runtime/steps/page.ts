@@ -36,7 +36,7 @@ export interface Noted {
 
 /**
  * The event of a step: `ok` it completed, `err` it failed, `reverted` it was reverted, `revert-failed` its revert failed for good.
- * `revert`: the step has a function that reverts it.
+ * `revert`: the step has a function that reverts it. `tried`: a try of a scope has failed, before its steps are reverted.
  */
 export type StepEntry =
   | (Noted & {
@@ -47,6 +47,7 @@ export type StepEntry =
       readonly signal?: number
     } & Partial<LargeValue>)
   | (Noted & { readonly kind: "err"; readonly revert?: true; readonly failure: StepFailure; readonly retries: number })
+  | (Noted & { readonly kind: "tried"; readonly failure: StepFailure; readonly retries: number })
   | (Noted & { readonly kind: "reverted" })
   | (Noted & { readonly kind: "revert-failed"; readonly failure: StepFailure })
 
@@ -75,7 +76,7 @@ export type Entry =
 
 /** Begins every page, so that another version refuses it instead of misreading it. */
 const PAGE_VERSION = 2
-/** Version of a page with a wait, which versions before this one do not know. */
+/** Version of a page with a wait or a try of a scope, which versions before this one do not know. */
 const WAITS_VERSION = 3
 
 export interface Page {
@@ -149,13 +150,14 @@ export const fill = (
 const ENTRIES = `,"entries":[`
 const ENDED = `,"ended":true`
 const WAIT = `{"kind":"wait"`
+const TRIED = `{"kind":"tried"`
 
 export const encodePage = (
   { by, n, sealed, ended }: Pick<Page, "by" | "n"> & { readonly sealed?: boolean; readonly ended?: boolean },
   entries: string,
 ): Uint8Array => {
   const flags = `${sealed ? `,"sealed":true` : ""}${ended ? ENDED : ""}`
-  const version = entries.includes(WAIT) ? WAITS_VERSION : PAGE_VERSION
+  const version = entries.includes(WAIT) || entries.includes(TRIED) ? WAITS_VERSION : PAGE_VERSION
   return encoder.encode(`{"v":${version},"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
 }
 

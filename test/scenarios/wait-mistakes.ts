@@ -1,5 +1,5 @@
-/** Mistakes in waits and calls, made by a handler in the worker, by one in a process of its own, and by an Effect. */
-import { actor, type Job } from "callboard"
+/** Mistakes in waits, calls and scopes, made by a handler in the worker, by one in a process of its own, and by an Effect. */
+import { actor, forEach, type Job, parameterizedForEach, times } from "callboard"
 import * as Effect from "effect/Effect"
 
 type Told = readonly [codeOrName: string, message: string]
@@ -38,6 +38,27 @@ const MISTAKES: Readonly<Record<string, (job: Job) => Promise<unknown>>> = {
   "no field of a call": (job) => job.call("field", "child", untyped({ prioritty: 1 })),
   "no queue of a call": (job) => job.call("queue", "child", { queue: "" }),
   "no task of a call": (job) => job.call("task", ""),
+  "no name of a scope": (job) => job.scope("", () => 1, { retry: times(1) }),
+  "a long name in a scope": (job) =>
+    job.scope("long", (inner) => inner.step("x".repeat(125), () => 1), { retry: times(1) }),
+  "no name in a scope": (job) => job.scope("inside", (inner) => inner.sleep("", 1), { retry: times(1) }),
+  "no body": (job) => job.scope("no body", untyped(1), { retry: times(1) }),
+  "no controller": (job) => job.scope("no controller", () => 1, untyped({})),
+  "no option of a scope": (job) => job.scope("no option of it", () => 1, untyped({ retry: times(1), retries: 1 })),
+  "no decision": (job) =>
+    job.scope("no decision", () => Promise.reject(1), { retry: { next: () => 1, onFailure: () => untyped("again") } }),
+  "a scope in a step": (job) => job.step("around", () => job.scope("within", () => 1, { retry: times(1) })),
+  "a scope twice": async (job) => {
+    await job.scope("same", () => 1, { retry: times(1) })
+    await job.scope("same", () => 1, { retry: times(1) })
+  },
+  "no tries": async () => times(0),
+  "no option of times": async () => times(1, untyped({ revertAl: true })),
+  "no names of errors": async () => times(1, untyped({ on: "TypeError" })),
+  "no values": async () => forEach([]),
+  "values that are no JSON": async () => forEach([() => 1]),
+  "no function of values": async () => parameterizedForEach(untyped([1])),
+  "no values at last": (job) => job.scope("none", () => 1, { retry: parameterizedForEach(() => []) }),
 }
 
 const makeAll = async (job: Job): Promise<Readonly<Record<string, Told>>> => {
@@ -76,4 +97,20 @@ export const TOLD: Readonly<Record<keyof typeof MISTAKES, readonly [codeOrName: 
   "no field of a call": ["CallboardError", /prioritty.*did you mean priority\?/],
   "no queue of a call": ["CallboardError", /queue/],
   "no task of a call": ["CallboardError", /task/],
+  "no name of a scope": ["invalid-input", /^name: must be text$/],
+  "a long name in a scope": ["CallboardError", /^name: must have at most 128 bytes$/],
+  "no name in a scope": ["CallboardError", /^name: must be text$/],
+  "no body": ["invalid-input", /^body: must be a function$/],
+  "no controller": ["invalid-input", /^retry: must be a controller, such as times\(3\)$/],
+  "no option of a scope": ["unknown-field", /^retries is not an option of scope\(\); it has retry$/],
+  "no decision": ["invalid-input", /^retry: onFailure must return "retry", "revert" or "revert-all"$/],
+  "a scope in a step": ["NestedStep", /within/],
+  "a scope twice": ["DuplicateStep", /same/],
+  "no tries": ["invalid-input", /^tries: must be a whole number, 1 or more$/],
+  "no option of times": ["unknown-field", /revertAl is not an option of times\(\)/],
+  "no names of errors": ["invalid-input", /^on: must be a list/],
+  "no values": ["invalid-input", /^values: must be a list with at least one value$/],
+  "values that are no JSON": ["invalid-input", /^values: must be JSON$/],
+  "no function of values": ["invalid-input", /^values: must be a function that returns a list$/],
+  "no values at last": ["invalid-input", /^values: must be a list with at least one value$/],
 }

@@ -118,19 +118,22 @@ export class JobContext<Port extends JobPort = JobPort> implements Job<unknown> 
     return this.#port.log
   }
   get step(): Steps["step"] {
-    return this.useSteps().step
+    return this.useSteps().steps.step
   }
   get each(): Steps["each"] {
-    return this.useSteps().each
+    return this.useSteps().steps.each
   }
   get sleep(): Steps["sleep"] {
-    return this.useSteps().sleep
+    return this.useSteps().steps.sleep
   }
   get waitFor(): Steps["waitFor"] {
-    return this.useSteps().waitFor
+    return this.useSteps().steps.waitFor
   }
   get call(): Steps["call"] {
-    return this.useSteps().call
+    return this.useSteps().steps.call
+  }
+  get scope(): Steps["scope"] {
+    return this.useSteps().steps.scope
   }
 
   useSteps(): StepEngine {

@@ -136,6 +136,7 @@ export class StepSession implements StepPort, RunSteps {
     await this.#journal.append(entry)
     const { kind, step: name, at, took, tries } = entry
     this.#running.delete(name)
+    if (kind === "tried") return this.#journal.bytes
     const change = { name, state: OUTCOMES[kind], at, took, tries }
     this.#services.observers.step(this.#active, "failure" in entry ? { ...change, failure: entry.failure } : change)
     return this.#journal.bytes

@@ -1,6 +1,6 @@
 /** An actor whose handlers run in processes of their own, with durable steps. */
 import { appendFileSync } from "node:fs"
-import { actor } from "callboard"
+import { actor, forEach, type StepError } from "callboard"
 
 export const isolated = actor("isolated", {
   module: import.meta.url,
@@ -22,6 +22,35 @@ export const isolated = actor("isolated", {
         const called = await job.call<number>("call", "isolated.echo", { input: { value } })
         appendFileSync(log, "end\n")
         return [value, called, job.attempt]
+      },
+    },
+    scoped: {
+      isolation: "process",
+      run: async ({ log }: { log: string }, job) => {
+        const say = (line: string) => appendFileSync(log, `${line}\n`)
+        const history: Array<string> = []
+        const { next, onFailure } = forEach(["eu", "us"])
+        const region = await job.scope(
+          "scope",
+          async (inner, region) => {
+            await inner.step("a", () => say(`a ${region}`), { revert: () => say(`-a ${region}`) })
+            await inner.step("f", () => (region === "eu" ? Promise.reject(new RangeError("no")) : null))
+            return region
+          },
+          {
+            retry: {
+              next,
+              onFailure: (tries) => {
+                history.push(...tries.map(({ error }) => error.name))
+                return onFailure(tries)
+              },
+            },
+          },
+        )
+        const last = await job
+          .scope("last", () => Promise.reject(new RangeError("no")), { retry: forEach([1]) })
+          .catch((error: StepError) => error.name)
+        return [region, last, history]
       },
     },
     echo: { run: ({ value }: { value: number }) => value },

@@ -113,6 +113,14 @@ describe("pages", () => {
     expect(fill(fill(EMPTY, small.slice(0, 31)), large)).toMatchObject({ taken: 1, sealed: true })
   })
 
+  test("has the version of those that know waits and scopes if it has one", () => {
+    const noted = { step: "a", at: 1, took: 0, tries: 1 }
+    const versionOf = (entry: Entry) => decodePage(encodePage({ by: "w", n: 1 }, entriesText([entry]))).v
+    expect(versionOf({ kind: "ok", ...noted })).toBe(2)
+    expect(versionOf({ kind: "wait", step: "a", at: 1 })).toBe(3)
+    expect(versionOf({ kind: "tried", ...noted, failure: { names: ["Error"], message: "no" }, retries: 0 })).toBe(3)
+  })
+
   test("is read as it was written, with any name, and another version is refused", () => {
     const entries = [ok('\u0001"\\\ud800'), open("ä"), ok("last")]
     const { text } = fill(EMPTY, entries.map(waiting))
