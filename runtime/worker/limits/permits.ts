@@ -217,8 +217,11 @@ export interface OwnEntry {
   beat(): Promise<void>
 }
 
-/** Milliseconds after which a worker with such a lease is dead, if it does not write its entry. */
-const lifeOf = (leaseMs: number): number => Math.max(WORKER_TTL_MS, leaseMs)
+/**
+ * Milliseconds after which a worker with such a lease is dead, if it does not write its entry: with a short lease, once its entry
+ * has been missing for as long as one lives.
+ */
+const lifeOf = (leaseMs: number): number => Math.max(2 * WORKER_TTL_MS, leaseMs)
 
 /** What another worker's entry showed at the last look. */
 interface Look {
@@ -230,7 +233,8 @@ interface Look {
 
 /**
  * The workers that hold permits, by their entries in the directory. A worker is dead once its entry has not been written
- * for as long as its lease: after an outage, in which all entries expire, each worker has this time to write its own again.
+ * for as long as its lease, and at least for twice the life of an entry: after an outage, in which all entries expire, each worker
+ * has what is left of this time to write its own again.
  */
 export class Holders {
   /** Names this worker. */
