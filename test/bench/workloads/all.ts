@@ -18,6 +18,7 @@ import { roundTrip, roundTripAcross } from "./round-trip.ts"
 import { scheduled } from "./scheduled.ts"
 import { start } from "./start.ts"
 import { steps } from "./steps.ts"
+import { waits } from "./waits.ts"
 
 export const workloads = (form: Form): ReadonlyArray<Workload> => [
   endToEnd(form),
@@ -43,6 +44,7 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         scheduled(form),
         chord(),
         steps(),
+        waits(),
         start(),
         board(form),
         cost(form),
