@@ -269,7 +269,6 @@ const ROWS: { readonly [Method in keyof typeof HANDLE]: Row } = {
       argument: { from: "x" },
       says: 'from: must be "start"',
       request: { method: "POST", path: "/retry?from=x" },
-      command: "retry ID --from x",
     },
   },
   patchMeta: {

@@ -47,7 +47,6 @@ import {
   purgeQueue,
 } from "../jobs/commands/purge.ts"
 import { rerunJob, whyNotRerun } from "../jobs/commands/rerun.ts"
-import { jobHandle } from "../jobs/connected-handle.ts"
 import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
 import type { JobHandle, SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
@@ -73,6 +72,7 @@ import type { SubmissionTracing } from "../tracing/trace.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/job-store/transport.ts"
 import { Conductor, type ConductorOptions } from "./conductor.ts"
+import { jobHandle } from "./connected-handle.ts"
 import { checkInputs, type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
 import {
   asking,

@@ -5,7 +5,7 @@ import { cancelJob } from "../jobs/commands/cancel.ts"
 import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
-import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
+import { runJobNow } from "../jobs/commands/rerun.ts"
 import { signalJob } from "../jobs/commands/signal.ts"
 import type { JobTree } from "../jobs/lists.ts"
 import type { Forgotten, Job, JobWith, Pending } from "../jobs/responses.ts"
@@ -21,6 +21,7 @@ import { DEFAULT_BUDGET_MS } from "../routes/bounds.ts"
 import { DEFAULT_TREE, JOB_ROUTES, WHY_ROUTES } from "../routes/job.ts"
 import { SignalBody } from "../routes/service-schema.ts"
 import { stepsOf } from "../steps/listing.ts"
+import { retryJob } from "../steps/rerun.ts"
 import type { Caller } from "./access.ts"
 import { budgetOf } from "./decisions.ts"
 import {
@@ -114,7 +115,7 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
     return shownTo(caller, jobView(record))
   },
   "POST /v1/jobs/{id}/retry": async ({ caller, context, id, query }) => {
-    return shownTo(caller, jobView(await rerunJob(context.client.connection, id, undefined, query)))
+    return shownTo(caller, jobView(await retryJob(context.client.connection, id, query)))
   },
   "POST /v1/jobs/{id}/link": async (request) => {
     const { caller, context, id } = request

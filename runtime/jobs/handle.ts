@@ -51,8 +51,8 @@ export interface JobHandle<R = unknown> {
   /** Cancels the job. Fails with `already-terminal`. */
   cancel(options?: CancelOptions): Promise<JobView>
   /**
-   * Runs the ended job again, as its next run. Fails with `job-exists` before it has ended, and `unsupported` where its
-   * input is not kept.
+   * Runs the ended job again, as its next run. Fails with `job-exists` before it has ended, `unsupported` where its
+   * input is not kept, and `invalid-input` for a step that it does not have.
    */
   retry(options?: RetryOptions): Promise<JobView>
   /**
@@ -128,6 +128,7 @@ export const eventId: Rule = (id) => {
 }
 
 const fromStart: Rule = (step) => (step === "start" ? undefined : 'must be "start"')
+const stepName: Rule = (step) => (typeof step === "string" && step !== "" ? undefined : "must be the name of a step")
 
 const WAIT = { timeout: durationIn(), signal }
 
@@ -140,7 +141,7 @@ export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentO
   results: withOptions<ArgumentOf<"results">>("results()", { wait: durationIn(), signal }),
   events: withOptions<ArgumentOf<"events">>("events()", { lastEventId: eventId, signal }),
   cancel: withOptions<ArgumentOf<"cancel">>("cancel()", { terminate: flag, release: flag }),
-  retry: withOptions<ArgumentOf<"retry">>("retry()", { from: fromStart }),
+  retry: withOptions<ArgumentOf<"retry">>("retry()", { from: fromStart, fromStep: stepName }),
   patchMeta: {
     options: {},
     parse: (patch, id = "") => {

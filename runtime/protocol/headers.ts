@@ -14,6 +14,7 @@ export {
   type AfterHeader,
   type BookHeader,
   type ChordHeader,
+  type FromStepHeader,
   MAX_FROM,
   MAX_MEMBERS,
   MAX_PARENTS,
@@ -23,6 +24,8 @@ export {
   type OwnHeaders,
   type RepeatHeader,
   type RetryHeader,
+  UNDERSTOOD,
+  withFromStep,
 } from "./own-headers.ts"
 export { isExternal, isReservedHeader, newTask, parseTask, postingOf, postingOfTask, type Task } from "./task.ts"
 

@@ -40,6 +40,12 @@ export interface RepeatHeader {
   readonly intervalsMs: ReadonlyArray<number>
 }
 
+/** From which durable step of an earlier run a run continues, in its headers: it keeps the steps that had ended before. */
+export interface FromStepHeader {
+  readonly run: number
+  readonly step: string
+}
+
 /** The jobs for which a job waits, in its headers. */
 export interface AfterHeader {
   /** One id at least, each once. */
@@ -104,6 +110,7 @@ interface OwnFields {
    * that has any.
    */
   readonly from?: ReadonlyArray<number>
+  readonly fromStep?: FromStepHeader
   readonly front?: boolean
   /** Tasks with the same key run one at a time. Not supported by this version. */
   readonly key?: string
@@ -204,6 +211,13 @@ const retryOf = (value: unknown): RetryHeader | HeaderProblem => {
 
 const isBook = (value: unknown): value is BookHeader =>
   isMap(value) && typeof value["name"] === "string" && typeof value["uuid"] === "string"
+
+const fromStepOf = (value: unknown): FromStepHeader | HeaderProblem => {
+  if (!isMap(value)) return ownProblem("fromStep", "must be a map")
+  const { run, step } = value
+  if (!isRun(run)) return ownProblem("fromStep.run", `must be a whole number from 1 to ${MAX_RUNS}`)
+  return isText(step) ? { run, step } : ownProblem("fromStep.step", "must be text")
+}
 
 const repeatOf = (value: unknown): RepeatHeader | HeaderProblem => {
   if (!isMap(value)) return ownProblem("repeat", "must be a map")
@@ -313,6 +327,8 @@ export const FIELDS: Readonly<Record<keyof OwnFields, Field>> = {
   peek: { ...field("peek", isIdText, ID), unknown: "refuse", unsupported: true },
   run: field("run", isRun, `must be a whole number from 1 to ${MAX_RUNS}`),
   from: field("from", isRuns, `must be a list of at most ${MAX_FROM} run numbers`),
+  // A worker that passed over it would keep steps that must run again.
+  fromStep: { ...parsedField("fromStep", fromStepOf), unknown: "refuse" },
   hops: field("hops", isWholeCount, "must be a whole number, 0 or more"),
   forwards: field("forwards", isWholeCount, "must be a whole number, 0 or more"),
   submittedAt: field("submittedAt", isMoment, "must be milliseconds since the epoch"),
@@ -343,6 +359,21 @@ const FIELD_OF: Readonly<Record<string, Field | undefined>> = Object.assign(Obje
 const UNSUPPORTED = Object.keys(FIELDS).filter((name) => FIELD_OF[name]?.unsupported)
 
 const isUnderstood = (name: string): boolean => FIELD_OF[name] !== undefined && !UNSUPPORTED.includes(name)
+
+/** Fields that this version understands, of those that no worker may pass over. */
+export const UNDERSTOOD: ReadonlyArray<string> = Object.entries(FIELDS)
+  .filter(([, { unknown, unsupported }]) => unknown === "refuse" && unsupported === undefined)
+  .map(([name]) => name)
+
+/** The header with this `fromStep`, which workers must understand, or with none. */
+export const withFromStep = (
+  { fromStep: _before, must = [], ...own }: OwnHeaders,
+  fromStep?: FromStepHeader,
+): OwnHeaders => {
+  const others = must.filter((name) => name !== "fromStep")
+  const all = fromStep === undefined ? others : [...others, "fromStep"]
+  return { ...own, ...(all.length === 0 ? {} : { must: all }), ...(fromStep === undefined ? {} : { fromStep }) }
+}
 
 /** The first field that must be understood, and that this version does not understand; `undefined` where there is none. */
 export const notUnderstoodIn = (own: OwnHeaders): string | undefined => {

@@ -169,6 +169,12 @@ export const JOB_ROUTES = {
             "Discard the durable steps; if absent, the job continues after its completed steps, or continues to revert them",
         }),
       ),
+      fromStep: text(
+        Schema.NonEmptyString.annotate({
+          description:
+            "Name of a durable step or wait: it runs again, and so does everything that had not ended before it",
+        }),
+      ),
     },
     responses: [JOB],
     problems: ["job-exists", "gone", "unsupported"],

@@ -164,14 +164,19 @@ const EARLIER_RUN = -1
  * The entries with which the next run begins when a job is run again by hand. Completed steps are kept where nothing
  * was reverted but tries of scopes, which stay as they are. A job whose reverting has not come to its end, because a revert failed for good or the job was terminated,
  * goes on reverting: a revert that was under way may have had its effect. A job whose steps were reverted begins with none.
+ * `fromStep`: a step that runs again, as all do that had not ended before it.
  */
-export const keptEntries = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
+export const keptEntries = (entries: ReadonlyArray<Entry>, fromStep?: string): ReadonlyArray<Entry> => {
   const folded = fold(entries)
   if (folded.ending === undefined) {
-    const tried = entries.flatMap((entry) => (entry.kind === "tried" ? entry.step : []))
-    return entries.flatMap((entry) => {
+    // A wait that is not over comes after all that has ended.
+    const end = (fromStep === undefined ? undefined : folded.steps.get(fromStep)?.order) ?? entries.length
+    const before = entries.slice(0, end)
+    const tried = before.flatMap((entry) => (entry.kind === "tried" ? entry.step : []))
+    return before.flatMap((entry) => {
       if (entry.kind === "tried") return { ...entry, retries: EARLIER_RUN }
-      if (entry.kind === "ok") return entry
+      // A scope has reverted the step later, so that its result does not count any more.
+      if (entry.kind === "ok") return (folded.steps.get(entry.step)?.undone ?? -1) >= end ? [] : entry
       const isKept = entry.kind === "err" || entry.kind === "reverted"
       return isKept && tried.some((label) => isWithin(label, entry.step)) ? entry : []
     })

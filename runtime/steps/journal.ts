@@ -22,7 +22,7 @@ import {
   waiting,
   writeOutcome,
 } from "./page.ts"
-import { copyKept, keepAll, keepKeys, readJournal, readValue, ttlOf } from "./pages.ts"
+import { copyKept, type KeptRuns, keepAll, keepKeys, readJournal, readValue, ttlOf } from "./pages.ts"
 
 /**
  * Why a delivery may no longer write its journal: a later delivery has opened it, it was ended while the store could not be
@@ -34,8 +34,8 @@ export interface JournalOptions {
   readonly store: Store
   readonly id: string
   readonly run: number
-  /** Where the job was run again by hand: earlier runs, of which the first that has a journal is continued. */
-  readonly from?: ReadonlyArray<number> | undefined
+  /** If the job was run again by hand. */
+  readonly kept?: KeptRuns | undefined
   /** Name of the writer, an id; no two deliveries or processes have the same one. */
   readonly by: string
   readonly fence: string
@@ -102,14 +102,13 @@ export class Journal {
     claims: number,
     arrived: (folded: Folded) => Promise<ReadonlyArray<Entry>> = async () => [],
   ): Promise<void> {
-    const { store, id, from = [], fence, by } = this.#options
+    const { store, id, kept, fence, by } = this.#options
     this.#opened = true
     for (let tried = 0; tried < OPENINGS; tried++) {
       const answer = await this.#reaching(async () => {
         let read = await readJournal(store, this.#prefix)
-        if (read.entries.length === 0 && from.length > 0) {
-          const prefixes = from.map((run) => journalPrefix(id, run))
-          await copyKept(store, prefixes, this.#prefix, by)
+        if (read.entries.length === 0 && kept !== undefined) {
+          await copyKept(store, id, kept, this.#prefix, by)
           read = await readJournal(store, this.#prefix)
         }
         this.#entries.splice(0, this.#entries.length, ...read.entries)

@@ -2,6 +2,7 @@
  * The pages of journals in the store: reads them, gives them a time to live, and copies the entries with which the next
  * run begins.
  */
+import type { FromStepHeader } from "../protocol/headers.ts"
 import { decoder, encoder } from "../protocol/text.ts"
 import type { Store, Entry as Stored } from "../transport/store.ts"
 import { keptEntries } from "./fold.ts"
@@ -12,6 +13,7 @@ import {
   encodePage,
   endedPage,
   fill,
+  journalPrefix,
   pageKey,
   type Tail,
   tailAfter,
@@ -59,20 +61,38 @@ export const readValue = async (store: Store, prefix: string, name: string): Pro
   return decoder.decode(found.value)
 }
 
+/** What a run that was started by hand keeps of the runs before. */
+export interface KeptRuns {
+  /** Earlier runs, of which the first that has a journal is continued. */
+  readonly from: ReadonlyArray<number>
+  readonly fromStep?: FromStepHeader | undefined
+}
+
+/** The entries that a run continues with, and the run that has written them; `undefined` if none of the earlier runs has any. */
+export const readKept = async (
+  store: Store,
+  id: string,
+  { from, fromStep }: KeptRuns,
+): Promise<{ readonly run: number; readonly entries: ReadonlyArray<Entry> } | undefined> => {
+  for (const run of from) {
+    const { entries } = await readJournal(store, journalPrefix(id, run))
+    if (entries.length > 0)
+      return { run, entries: keptEntries(entries, fromStep?.run === run ? fromStep.step : undefined) }
+  }
+  return undefined
+}
+
 /**
- * Copies the completed steps of an ended run into the journal of the next one: from the first of `runs` that has a
- * journal. The first page is written last, so that an unfinished copy does not count. A page that exists already was
- * copied before, from the same entries.
+ * Copies the steps that a run keeps into its journal. The first page is written last, so that an unfinished copy does not
+ * count. A page that exists already was copied before, from the same entries.
  */
-export const copyKept = async (store: Store, runs: ReadonlyArray<string>, to: string, by: string): Promise<void> => {
-  const [from, ...earlier] = runs
-  if (from === undefined) return
-  const { entries } = await readJournal(store, from)
-  if (entries.length === 0) return copyKept(store, earlier, to, by)
-  let rest: ReadonlyArray<Waiting> = keptEntries(entries).map(waiting)
+export const copyKept = async (store: Store, id: string, runs: KeptRuns, to: string, by: string): Promise<void> => {
+  const kept = await readKept(store, id, runs)
+  if (kept === undefined) return
+  let rest: ReadonlyArray<Waiting> = kept.entries.map(waiting)
   for (const { entry } of rest) {
     if (entry.kind !== "ok" || entry.large === undefined) continue
-    const value = encoder.encode(await readValue(store, from, entry.large))
+    const value = encoder.encode(await readValue(store, journalPrefix(id, kept.run), entry.large))
     await store.write([{ key: to + entry.large, value }])
   }
   const pages: Array<Uint8Array> = []

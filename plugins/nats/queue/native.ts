@@ -24,7 +24,7 @@ const JSON_HEADERS: ReadonlySet<string> = new Set([
  * Fields of the `callboard` header that workers and clients of Callboard's count, or write beside other entries: a task that comes
  * from elsewhere is the first of its job, and belongs to nothing.
  */
-const WRITTEN_HERE = ["run", "hops", "forwards", "from", "attempted", "after", "member", "chord", "link"]
+const WRITTEN_HERE = ["run", "hops", "forwards", "from", "fromStep", "attempted", "after", "member", "chord", "link"]
 
 /** Headers that are properties of a task, in small letters: many clients write `Content-Type`. */
 const PROPERTIES: ReadonlyMap<string, string> = new Map([

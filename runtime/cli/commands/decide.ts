@@ -233,7 +233,10 @@ export const addRetry = (program: Command): void => {
     .option("--all", "all failed jobs, or all that match the filters")
     .option("--state <states>", "all jobs in these states: failed, cancelled, expired (default with --all: failed)")
     .option("--error <fingerprint>", "all jobs that failed for this cause, as listed by `callboard errors`")
-    .option("--from <step>", "`start` discards their durable steps; otherwise they continue after the completed steps")
+    .option(
+      "--from <step>",
+      "the durable step that runs again with all after it; `start`: all; default: after the completed steps",
+    )
     .option("--dry-run", "only print the plan")
     .option("--try-first <count>", "run this many first, and the others once all of these have succeeded")
   runs(command, ({ output, withClient }) => {
@@ -242,7 +245,7 @@ export const addRetry = (program: Command): void => {
     const isMany = all || state !== undefined || error !== undefined
     const isFiltered = filter.task !== undefined || filter.queue !== undefined
     if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or use --all")
-    const options = HANDLE.retry.parse({ from })
+    const options = HANDLE.retry.parse(from === undefined || from === "start" ? { from } : { fromStep: from })
     const first = tryFirst === undefined ? 0 : countOf(tryFirst)
     const states = state === undefined ? (["failed"] as const) : statesOf(state)
     const wrong = states.find((each) => !RETRYABLE.includes(each))

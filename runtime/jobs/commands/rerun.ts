@@ -3,7 +3,14 @@ import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { partsIn } from "../../protocol/chord.ts"
-import { MAX_FROM, parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
+import {
+  type FromStepHeader,
+  MAX_FROM,
+  parseTask,
+  postingOfTask,
+  renderCompact,
+  withFromStep,
+} from "../../protocol/headers.ts"
 import { FRONT_LEVEL, type JobPosting, type Message } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
@@ -20,15 +27,26 @@ export interface RetryOptions {
    * kept; a job whose reverting was not finished goes on reverting.
    */
   readonly from?: "start" | undefined
+  /** Name of a durable step, or of a wait, of the job: it runs again, and so does all that had not ended before it. */
+  readonly fromStep?: string | undefined
+}
+
+/** What the next run of a job keeps of its durable steps: by default all that are completed. */
+interface Kept {
+  readonly from?: RetryOptions["from"]
+  readonly fromStep?: FromStepHeader
 }
 
 /** The message of a job's next run: new run, no retries used, due now. */
-const nextRun = (record: JobRecord, message: Message, run: number, now: number, fromStart: boolean): JobPosting => {
+const nextRun = (record: JobRecord, message: Message, run: number, now: number, kept: Kept): JobPosting => {
   const parsed = parseTask(message)
   const task = Result.map(parsed, (before) => {
     const { hops: _hops, forwards: _forwards, from = [], ...own } = before.own
-    const kept = fromStart ? {} : { from: [record.run, ...from].slice(0, MAX_FROM) }
-    return { ...before, eta: null, expires: null, retries: 0, own: { ...own, ...kept, run, submittedAt: now } }
+    const isFromStart = kept.from === "start"
+    const runs = isFromStart ? {} : { from: [record.run, ...from].slice(0, MAX_FROM) }
+    // A run that has kept nothing yet, because no worker had begun it, is passed over for the one before.
+    const next = withFromStep(own, isFromStart ? undefined : (kept.fromStep ?? own.fromStep))
+    return { ...before, eta: null, expires: null, retries: 0, own: { ...next, ...runs, run, submittedAt: now } }
   })
   const posting = Result.flatMap(task, (next) =>
     postingOfTask(next, { ...message, headers: renderCompact(next) }, record.queue),
@@ -53,7 +71,7 @@ export const rerunJob = async (
   connection: Connection,
   id: string,
   check: Check = () => undefined,
-  { from }: RetryOptions = {},
+  kept: Kept = {},
 ): Promise<JobRecord> => {
   const { record } = await findRecord(connection, id)
   const { chord, state } = record
@@ -62,7 +80,7 @@ export const rerunJob = async (
     check(record)
     await reopenChord(connection.store, id, chord.size)
   }
-  const again = await rerun(connection, id, check, from === "start")
+  const again = await rerun(connection, id, check, kept)
   // The count of a member is reset once its job runs again: before that the sweep would count its earlier end again.
   if (again.member !== undefined) await reopenMember(connection.store, again.member).catch(() => undefined)
   if (again.chord?.waiting) {
@@ -86,7 +104,7 @@ export const whyNotRerun = ({ id, tombstone, state, message, raw }: JobRecord): 
   return new CallboardError("unsupported", why, { id })
 }
 
-const rerun = (connection: Connection, id: string, check: Check, fromStart: boolean): Promise<JobRecord> =>
+const rerun = (connection: Connection, id: string, check: Check, keeping: Kept): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
     const refused = whyNotRerun(record)
     if (refused !== undefined) throw refused
@@ -96,7 +114,7 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
     if (message === undefined) return undefined
     const now = Date.now()
     const run = record.run + 1
-    const posting = nextRun(record, message, run, now, fromStart)
+    const posting = nextRun(record, message, run, now, keeping)
     const waits = record.chord?.waiting === true
     const {
       result: _result,
@@ -134,7 +152,7 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
         retries: 0,
         ...earlierWith(record, outcomeOfRun(record)),
         // The steps that the next run keeps are reverted as well where it fails or is cancelled.
-        ...(reverts && !reverted && !fromStart ? { reverts } : {}),
+        ...(reverts && !reverted && keeping.from !== "start" ? { reverts } : {}),
         ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
         ...(after === undefined ? {} : { after: released(after) }),
         message: posting.message,

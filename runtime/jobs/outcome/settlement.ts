@@ -12,6 +12,7 @@ import {
   type RepeatHeader,
   renderCompact,
   type Task,
+  withFromStep,
 } from "../../protocol/headers.ts"
 import type { JobPosting, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
@@ -204,7 +205,7 @@ const followed = ({ trace }: Attempt): Pick<OwnHeaders, "attempted"> =>
 /** The message of a job's next run: no retries used; `expires` was about the first one. */
 const nextRun = (attempt: Attempt, repeat: RepeatHeader, run: number, due: number | undefined): Message => {
   const { message } = attempt.posting
-  const { from: _from, hops: _hops, forwards: _forwards, ...before } = attempt.task.own
+  const { from: _from, hops: _hops, forwards: _forwards, ...before } = withFromStep(attempt.task.own)
   const own: OwnHeaders = {
     ...before,
     run,
@@ -419,7 +420,8 @@ export const unreadable = (
  */
 export const duplicate = (attempt: Attempt, by: JobRecord): Settlement => {
   const { posting, task, now } = attempt
-  const { run: _run, hops: _hops, forwards: _forwards, from: _from, attempted: _attempted, ...rest } = task.own
+  const { run: _run, hops: _hops, forwards: _forwards, from: _from, ...others } = withFromStep(task.own)
+  const { attempted: _attempted, ...rest } = others
   const { after: _after, member: _member, chord: _chord, link: _link, ...own } = rest
   const made = JSON.stringify([posting.id, posting.run, posting.retries, task.task, task.meth, digestIn(attempt)])
   const id = `duplicate-${digestOf(encoder.encode(made))}`

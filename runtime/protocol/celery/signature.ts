@@ -219,7 +219,7 @@ const ownOption = (header: unknown, option: unknown): OwnHeaders | HeaderProblem
   const problem = [header, option].map(ownOf).find((each) => each instanceof HeaderProblem)
   if (problem !== undefined) return problem
   const given = { ...(isDecodedMap(header) ? header : EMPTY), ...(isDecodedMap(option) ? option : EMPTY) }
-  const { run: _run, from: _from, hops: _hops, forwards: _forwards, ...rest } = given
+  const { run: _run, from: _from, fromStep: _step, hops: _hops, forwards: _forwards, ...rest } = given
   const { submittedAt: _at, attempted: _before, link: _link, ...kept } = rest
   return ownOf(kept)
 }

@@ -5,6 +5,7 @@ import { MAX_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
 import { newWorkerProcess } from "../../cluster/worker-process.ts"
 import { NO_LIMIT_MS } from "../../options/duration.ts"
 import { compact } from "../../protocol/compact.ts"
+import { UNDERSTOOD } from "../../protocol/headers.ts"
 import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
 import type { HandlerRun } from "../active-delivery.ts"
@@ -93,6 +94,7 @@ export class WorkerSnapshot {
       queues: [...subscription.listed],
       actors: [...actors],
       methods: this.#methods,
+      understands: UNDERSTOOD,
       concurrency: buffer.concurrency,
       state: this.#state(jobs.length > 0),
       running: jobs.map(({ id }) => id).slice(0, MAX_RUNNING),

@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import type { Client } from "../../client/client.ts"
 import { CallboardError } from "../../errors.ts"
-import { CONNECTED } from "../../jobs/connected-handle.ts"
+import { CONNECTED } from "../../client/connected-handle.ts"
 import { callHandle, HANDLE, HANDLE_METHODS } from "../../jobs/handle.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { parseJson } from "../../protocol/codec/json.ts"

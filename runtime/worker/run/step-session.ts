@@ -74,6 +74,7 @@ export class StepSession implements StepPort, RunSteps {
 
   constructor(active: ActiveDelivery, run: HandlerRun, services: StepServices) {
     const { posting, task } = run
+    const { from, fromStep } = task.own
     this.#active = active
     this.#run = run
     this.#services = services
@@ -83,7 +84,7 @@ export class StepSession implements StepPort, RunSteps {
       store: services.store,
       id: posting.id,
       run: posting.run,
-      from: task.own.from,
+      kept: from === undefined ? undefined : { from, fromStep },
       by: generateId(),
       fence: active.delivery.fence,
       untilReachable: (ms) => this.#untilReachable(ms),

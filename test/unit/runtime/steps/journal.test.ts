@@ -18,7 +18,7 @@ import {
   waiting,
   writeOutcome,
 } from "../../../../runtime/steps/page.ts"
-import { keepAll, readJournal } from "../../../../runtime/steps/pages.ts"
+import { type KeptRuns, keepAll, readJournal } from "../../../../runtime/steps/pages.ts"
 import { TransportError } from "../../../../runtime/transport/errors.ts"
 import type { Store } from "../../../../runtime/transport/store.ts"
 
@@ -173,7 +173,7 @@ const cutStore = () => {
 const journalOf = (
   store: Store,
   by: string,
-  more: { readonly from?: ReadonlyArray<number>; readonly run?: number } = {},
+  more: { readonly kept?: KeptRuns; readonly run?: number } = {},
   isEnded: (waits: number) => boolean = () => false,
 ) => {
   const closed: Array<string> = []
@@ -304,7 +304,13 @@ describe("the journal", () => {
     expect(first.why).toEqual(["superseded"])
   })
 
-  test("the next run copies what is kept, also where a copy was cut short", async () => {
+  test.each([
+    [undefined, 80],
+    ["bad", 80],
+    ["s40", 40],
+    ["large", undefined],
+  ])("the next run copies what is kept, also where a copy was cut short, from step %s", async (step, until) => {
+    const kept = { from: [1], fromStep: step === undefined ? undefined : { run: 1, step } }
     const counted = cutStore()
     const fillFirst = async ({ store }: ReturnType<typeof cutStore>) => {
       const first = journalOf(store, "w1")
@@ -314,16 +320,19 @@ describe("the journal", () => {
     }
     await fillFirst(counted)
     const before = counted.writes()
-    await journalOf(counted.store, "w2", { run: 2, from: [1] }).open(1, 1)
+    await journalOf(counted.store, "w2", { run: 2, kept }).open(1, 1)
     for (let at = before; at < counted.writes(); at++) {
       const cut = cutStore()
       await fillFirst(cut)
       cut.cut(at, "before", 100)
-      await journalOf(cut.store, "w2", { run: 2, from: [1] }, (waits) => waits === 3).open(1, 1)
+      await journalOf(cut.store, "w2", { run: 2, kept }, (waits) => waits === 3).open(1, 1)
       cut.cut(0, "before", 0)
-      const third = journalOf(cut.store, "w3", { run: 2, from: [1] })
+      const third = journalOf(cut.store, "w3", { run: 2, kept })
       await third.open(1, 1)
-      expect(await stepsIn(cut.store, 2), `cut at ${at}`).toEqual(["large", ...names(0, 80)])
+      expect(await stepsIn(cut.store, 2), `cut at ${at}`).toEqual(
+        until === undefined ? [] : ["large", ...names(0, until)],
+      )
+      if (until === undefined) continue
       expect(await third.value(third.folded.steps.get("large")?.large ?? "")).toBe(JSON.stringify("x".repeat(LARGE)))
     }
   })

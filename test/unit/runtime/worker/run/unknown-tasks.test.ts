@@ -130,6 +130,7 @@ const VALUES: Readonly<Record<Exclude<keyof typeof FIELDS, "key" | "peek" | "aft
   must: ["run", "retry", "must"],
   run: 1,
   from: [],
+  fromStep: { run: 1, step: "a" },
   hops: 0,
   forwards: 0,
   submittedAt: 1,

@@ -1,11 +1,10 @@
 /** The handle of a job over a connection to the transport. */
 import type { Connection } from "../connection/connection.ts"
-import { cancelJob } from "./commands/cancel.ts"
-import { deleteJob } from "./commands/delete.ts"
-import { patchMeta } from "./commands/meta.ts"
-import { rerunJob } from "./commands/rerun.ts"
-import { signalJob } from "./commands/signal.ts"
-import { jobDetails } from "./details.ts"
+import { cancelJob } from "../jobs/commands/cancel.ts"
+import { deleteJob } from "../jobs/commands/delete.ts"
+import { patchMeta } from "../jobs/commands/meta.ts"
+import { signalJob } from "../jobs/commands/signal.ts"
+import { jobDetails } from "../jobs/details.ts"
 import {
   HANDLE,
   type HandleActions,
@@ -14,13 +13,14 @@ import {
   resultsWaitMsOf,
   timeoutMsOf,
   type WaitOptions,
-} from "./handle.ts"
-import { findRecord, goneError, waitForEnd } from "./tracking/finding.ts"
-import { followJob } from "./tracking/following.ts"
-import { outcomesOf } from "./tracking/history.ts"
-import { type Outcome, outcomeOf, valueOf } from "./tracking/outcome.ts"
-import { outcomeInCode } from "./tracking/outcome-in-code.ts"
-import { jobView, runView } from "./view.ts"
+} from "../jobs/handle.ts"
+import { findRecord, goneError, waitForEnd } from "../jobs/tracking/finding.ts"
+import { followJob } from "../jobs/tracking/following.ts"
+import { outcomesOf } from "../jobs/tracking/history.ts"
+import { type Outcome, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
+import { outcomeInCode } from "../jobs/tracking/outcome-in-code.ts"
+import { jobView, runView } from "../jobs/view.ts"
+import { retryJob } from "../steps/rerun.ts"
 
 interface Connected {
   readonly connection: Connection
@@ -45,7 +45,7 @@ export const CONNECTED: HandleActions<Connected> = {
   results: async ({ connection }, id, options) =>
     (await outcomesOf(connection, id, resultsWaitMsOf(options), options.signal)).map(runView),
   cancel: async ({ connection }, id, options) => jobView(await cancelJob(connection, id, options)),
-  retry: async ({ connection }, id, options) => jobView(await rerunJob(connection, id, undefined, options)),
+  retry: async ({ connection }, id, options) => jobView(await retryJob(connection, id, options)),
   patchMeta: async ({ connection }, id, patch) => jobView(await patchMeta(connection, id, patch)),
   signal: async ({ connection }, id, signal) => {
     await signalJob(connection, id, signal)
