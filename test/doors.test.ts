@@ -455,7 +455,7 @@ test.each([
   ["handle", "events"],
   ["handle", "constructor"],
   ["steps", "finish"],
-  ["steps", "doubt"],
+  ["steps", "settled"],
   ["job", "toString"],
   ["jobs", "submit"],
 ])("a call of %s.%s over the channel of an isolated handler is refused, and nothing is done", async (object, name) => {

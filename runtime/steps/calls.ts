@@ -165,8 +165,8 @@ export interface StepPort {
   /** Marks the job's record before its first step with a revert: from then on a cancellation reverts the steps. */
   markReverts(): Promise<void>
   /**
-   * `undefined` unless this process stood still. Then it resolves once it is certain that this delivery still has the
-   * job.
+   * Asked before a step, or the revert of one, begins. `undefined` unless this process stood still, or its worker is told to
+   * stop. Then it resolves once it is certain that this delivery still has the job, or once the attempt was ended.
    */
   doubt(): Promise<void> | undefined
   /** Called when a step, or the revert of one, begins. */

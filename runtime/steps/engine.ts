@@ -728,6 +728,7 @@ export class StepEngine {
       const plan = this.#reverts.get(name)
       if (this.#options.isOver() || plan === undefined) return
       await this.#options.port.doubt()
+      if (this.#options.isOver()) return
       this.#options.port.began(name, "reverting")
       const { why } = folded.ending
       const { isOver } = this.#options

@@ -143,6 +143,7 @@ export class Dispatcher implements Slots, LeasedRuns, LimitedDeliveries, Stallab
       store: connection.store,
       connectivity,
       stalls,
+      isStopping: () => this.#closed,
       jobs,
       observers,
       events: options.events,

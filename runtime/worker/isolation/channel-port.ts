@@ -133,7 +133,7 @@ const fieldsText = (fields: Readonly<Record<string, unknown>>): string => {
   return text.success.length > MAX_DETAIL ? JSON.stringify({ fields: "(too long)" }) : text.success
 }
 
-/** The job's journal, which the worker writes. With each entry the worker checks `doubt` itself, so it is not asked here. */
+/** The job's journal, which the worker writes. */
 const portOf = (channel: WorkerChannel, run: number): StepPort => {
   const ask = (method: keyof StepPort, ...args: ReadonlyArray<unknown>) =>
     channel.ask({ run, object: "steps", method, args: JSON.stringify(args) })
@@ -145,7 +145,9 @@ const portOf = (channel: WorkerChannel, run: number): StepPort => {
     markReverts: async () => {
       await ask("markReverts")
     },
-    doubt: () => undefined,
+    doubt: async () => {
+      await ask("doubt")
+    },
     began: (name, state) => void ask("began", name, state).catch(() => undefined),
     checkCancelled: async () => {
       await ask("checkCancelled")

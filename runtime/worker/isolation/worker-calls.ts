@@ -4,8 +4,8 @@
  */
 import * as Result from "effect/Result"
 import type { Client } from "../../client/client.ts"
-import { CallboardError } from "../../errors.ts"
 import { CONNECTED } from "../../client/connected-handle.ts"
+import { CallboardError } from "../../errors.ts"
 import { callHandle, HANDLE, HANDLE_METHODS } from "../../jobs/handle.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
@@ -50,17 +50,14 @@ const HANDLES: Methods = Object.fromEntries(
 )
 
 /** See `StepPort`. The child writes the entries, and reads them again. */
-const STEPS: Methods<Exclude<keyof StepPort, "doubt"> | "returned"> = {
+const STEPS: Methods<keyof StepPort | "returned"> = {
   open: async ({ job: { port } }) => {
     const { entries, bytes } = await port.steps.open()
-    await port.steps.doubt()
     return { entries, bytes }
   },
   note: async ({ job: { port } }, entry) => {
     try {
-      const bytes = await port.steps.note(entry as StepEntry)
-      await port.steps.doubt()
-      return bytes
+      return await port.steps.note(entry as StepEntry)
     } catch (cause) {
       if (cause instanceof TransportError && cause.reason === "too-large")
         throw new CallboardError("too-large", cause.message)
@@ -70,6 +67,7 @@ const STEPS: Methods<Exclude<keyof StepPort, "doubt"> | "returned"> = {
   value: ({ job: { port } }, name) => port.steps.value(String(name)),
   markReverts: ({ job: { port } }) => port.steps.markReverts(),
   checkCancelled: ({ job: { port } }) => port.steps.checkCancelled(),
+  doubt: ({ job: { port } }) => port.steps.doubt(),
   returned: ({ job: { port } }) => port.steps.returned(),
   began: ({ job: { port } }, name, state) =>
     port.steps.began(String(name), state === "reverting" ? "reverting" : "started"),

@@ -40,6 +40,8 @@ export interface StepServices extends Reaching {
     /** How often this process has stood still for so long that its leases may have ended. */
     freezes(): number
   }
+  /** Whether the worker was told to stop, so that no further step begins here. */
+  isStopping(): boolean
   readonly observers: { step(active: ActiveDelivery, change: StepChange): void }
 }
 
@@ -61,6 +63,8 @@ export class StepSession implements StepPort, RunSteps {
   readonly #fresh: boolean
   /** Names of the steps that run, or are reverted, the one that began first in front. */
   readonly #running = new Set<string>()
+  /** Resolves once none of them runs any more, or the delivery was ended. */
+  #idle: PromiseWithResolvers<void> | undefined
   #opening: Promise<void> | undefined
   #verified: number
   /** Whether the job was cancelled while it ran: its steps are reverted as soon as none runs any more. */
@@ -137,6 +141,7 @@ export class StepSession implements StepPort, RunSteps {
     await this.#journal.append(entry)
     const { kind, step: name, at, took, tries } = entry
     this.#running.delete(name)
+    if (this.#running.size === 0) this.#idle?.resolve()
     if (kind === "tried") return this.#journal.bytes
     const change = { name, state: OUTCOMES[kind], at, took, tries }
     this.#services.observers.step(this.#active, "failure" in entry ? { ...change, failure: entry.failure } : change)
@@ -220,7 +225,19 @@ export class StepSession implements StepPort, RunSteps {
   }
 
   doubt(): Promise<void> | undefined {
+    if (this.#services.isStopping() && this.#active.canGoBack) return this.#handBack()
     return this.#services.stalls.freezes() === this.#verified ? undefined : this.#verify()
+  }
+
+  /** Hands the job back once no step runs: another worker begins the next one. */
+  async #handBack(): Promise<void> {
+    if (this.#running.size > 0) {
+      this.#idle ??= Promise.withResolvers()
+      const { promise, resolve } = this.#idle
+      this.#active.ended.addEventListener("abort", () => resolve(), { once: true })
+      await promise
+    }
+    this.#active.end("hand-back")
   }
 
   async #verify(): Promise<void> {

@@ -53,6 +53,19 @@ export const isolated = actor("isolated", {
         return [region, last, history]
       },
     },
+    steps: {
+      isolation: "process",
+      run: async ({ log }: { log: string }, job) => {
+        const say = (what: string) => appendFileSync(log, `${what} ${process.pid}\n`)
+        await job.step("slow", async () => {
+          say("begins")
+          await new Promise((resolve) => setTimeout(resolve, 1_000))
+          say("ends")
+        })
+        await job.step("next", () => say("next"))
+        return job.attempt
+      },
+    },
     echo: { run: ({ value }: { value: number }) => value },
     stays: {
       isolation: "process",
