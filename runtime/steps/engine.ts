@@ -301,10 +301,14 @@ export class StepEngine {
 
   /**
    * The part of the handler that still runs after the wait for it, or its attempt, was ended; `undefined` where nothing
-   * runs. A handler that stays at a step never ends, so that only the functions of its steps are waited for.
+   * runs. A handler that stays at a step never ends, so that only the functions of its steps are waited for. Once its attempt
+   * was ended it also stays at a step that waits for its journal, which another delivery may write.
    */
   pending(handler: Promise<unknown> | undefined): Promise<unknown> | undefined {
-    const staying = () => this.#parked + (this.#suspended ? this.#waits.size : 0)
+    const staying = () =>
+      this.#parked +
+      (this.#suspended ? this.#waits.size : 0) +
+      (this.#options.isOver() ? this.#begun + this.#entering : 0)
     if (handler === undefined && staying() === 0) return undefined
     const stays = () => staying() + this.#late > 0 && this.#calls.areOver
     if (stays()) return undefined
