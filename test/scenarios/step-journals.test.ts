@@ -1,7 +1,7 @@
 import { actor, type Client, http, type Job, type ReceivedEvent } from "callboard"
 import { describe, expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { JournalSweep } from "../../runtime/steps/listing.ts"
+import { JournalSweep } from "../../runtime/steps/journal-sweep.ts"
 import { decodePage, journalPrefix } from "../../runtime/steps/page.ts"
 import { faulty } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"
