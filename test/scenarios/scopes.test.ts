@@ -180,3 +180,62 @@ test("a controller gets the values and errors of the tries that have failed", as
     ],
   ])
 })
+
+test("a revert that a time limit ends is continued by the next attempt, which does not run the failed step again", async () => {
+  const log: Array<string> = []
+  const { client } = await serving(
+    (_input, job) =>
+      job.scope(
+        "scope",
+        async (inner, n) => {
+          await inner.step("a", () => void log.push(`a${n}`), {
+            revert: async () => {
+              log.push(`-a${n}`)
+              if (job.retries === 0) await new Promise(() => undefined)
+            },
+          })
+          await inner.step("f", () => {
+            log.push(`f${n}`)
+            if (n === 1) throw new Error("no")
+          })
+          return n
+        },
+        { retry: times(2) },
+      ),
+    { timeLimit: 1, retry: { max: 1, interval: 0 } },
+  )
+  const job = await client.submit("scene")
+  expect(await job.result(WAIT)).toBe(2)
+  expect(log).toEqual(["a1", "f1", "-a1", "-a1", "a2", "f2"])
+})
+
+test("a job that a failed try has called is cancelled, and the one of the next try is not", async () => {
+  const child = actor("child", { methods: { run: (_input: undefined, job) => job.waitFor("go") } })
+  const scene = actor("scene", {
+    methods: {
+      run: (_input: undefined, job) =>
+        job.scope(
+          "scope",
+          async (inner, n) => {
+            const called = inner.call("call", "child")
+            if (n === 2) return called
+            await Promise.race([called, inner.sleep("patience", 1.5)])
+            throw new Error("no")
+          },
+          { retry: times(2) },
+        ),
+    },
+  })
+  const { client } = await start([child, scene])
+  const job = await client.submit("scene")
+  const children = new Set<string>()
+  await eventually(async () => {
+    for (const id of (await job.find()).waits?.jobs ?? []) children.add(id)
+    return children.size === 2
+  })
+  const [first = "", second = ""] = children
+  await client.job(second).signal("go", 7)
+  expect(await job.result(WAIT)).toBe(7)
+  expect(await client.job(first).find()).toMatchObject({ state: "cancelled" })
+  expect(await client.job(second).find()).toMatchObject({ state: "succeeded" })
+})

@@ -17,7 +17,7 @@ import type { JobError, JobRecord, Reverting } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { mailboxOf } from "../../protocol/waits.ts"
 import type { BegunWait, StepPort } from "../../steps/calls.ts"
-import { fold, unreverted } from "../../steps/fold.ts"
+import { type Folded, fold, isWithin, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
 import { journalPrefix, OtherVersion, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
@@ -138,6 +138,8 @@ export class StepSession implements StepPort, RunSteps {
   }
 
   async note(entry: StepEntry): Promise<number> {
+    // No wait of a failed try is in the journal after this entry, so a worker that takes over could not find its calls.
+    if (entry.kind === "tried") await this.#endCalled(entry.step)
     await this.#journal.append(entry)
     const { kind, step: name, at, took, tries } = entry
     this.#running.delete(name)
@@ -349,9 +351,10 @@ export class StepSession implements StepPort, RunSteps {
    * Cancels the jobs that the handler has called and that have not ended; one that it is calling now follows. Resolves with whether all
    * are cancelled, and never rejects: the sweep over the journals of ended jobs does the same.
    */
-  async #endCalled(): Promise<boolean> {
-    this.#endsCalled = true
-    const called = calledJobs(this.#journal.folded)
+  async #endCalled(failedTry?: string): Promise<boolean> {
+    this.#endsCalled ||= failedTry === undefined
+    const { waits } = this.#journal.folded
+    const called = calledJobs({ waits: failedTry === undefined ? waits : waitsWithin(failedTry, waits) })
     if (called.length === 0) return true
     const { jobs, client, log } = this.#services
     const { id } = this.#run.posting
@@ -409,6 +412,9 @@ export interface StepOutcomes {
 }
 
 const NEVER = new Promise<never>(() => undefined)
+
+const waitsWithin = (label: string, waits: Folded["waits"]): Folded["waits"] =>
+  new Map([...waits].filter(([name]) => isWithin(label, name)))
 
 const NO_ENDS: Arrived["jobs"] = new Map()
 

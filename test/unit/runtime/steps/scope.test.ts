@@ -137,13 +137,17 @@ const scenes: Readonly<Record<string, Scene>> = {
   "B1: a step that rejects the job": {
     run: async (job) => {
       await act(job, "a")
-      const body = (inner: Steps) => inner.step("no", () => Promise.reject(new Reject("no")))
+      const body = (inner: Steps) =>
+        inner.step("no", () => {
+          log.push("no")
+          throw new Reject("no")
+        })
       return job.scope("scope", body, { retry: times(3) })
     },
     state: "failed",
     end: "no",
     dead: "rejected",
-    log: "a -a",
+    log: "a no -a",
   },
   "B1: a revert that fails (S094)": {
     run: (job) =>
