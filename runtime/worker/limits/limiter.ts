@@ -53,6 +53,8 @@ export interface LimitedDeliveries {
   pump(): void
   /** Processes a task that waited, and has expired, was revoked, or has other limits now. */
   stopWaiting(active: ActiveDelivery): void
+  /** Gives back those for which there is no place in this worker. */
+  handBackSurplus(): void
   /** Those of a queue whose runs have begun. */
   runningIn(queue: string): ReadonlyArray<ActiveDelivery>
 }
@@ -68,7 +70,7 @@ export interface LimiterOptions {
   /** False: the limits of methods do not count. Those of queues do. */
   readonly enabled: boolean
   readonly holders: Holders
-  readonly buffer: Pick<DeliveryBuffer, "concurrency" | "pullMs" | "state">
+  readonly buffer: Pick<DeliveryBuffer, "concurrency" | "hasSlot" | "pullMs" | "state">
   readonly deliveries: LimitedDeliveries
   readonly postponements: Pick<Postponements, "byLimit">
   readonly subscription: Pick<QueueSubscription, "setFull">
@@ -512,6 +514,7 @@ export class Limiter {
     if (connectivity.connected) this.#report.report(() => this.#held())
     // Tasks that have waited for their queue may wait for their method now.
     for (const queue of this.#full) this.#updateFull(queue, performance.now())
+    if (!this.#options.buffer.hasSlot) this.#releaseUnlimited()
     // Nothing is kept of tenants without tasks, since there may be very many.
     for (const [key, limit] of this.#limits) if (limit.isIdle(performance.now())) this.#forget(key, limit)
     let ticked = 0
@@ -528,6 +531,20 @@ export class Limiter {
     }
     for (const [queue, count] of this.#queues)
       if (count === Number.POSITIVE_INFINITY && !this.#shared.has(queueLimitKey(queue))) this.#queues.delete(queue)
+  }
+
+  /**
+   * Tasks that wait for a handler and not for their limit take the places of those that are fetched ahead. The others go back,
+   * since another worker may have a handler for them.
+   */
+  #releaseUnlimited(): void {
+    const { deliveries } = this.#options
+    const now = performance.now()
+    const free = [...this.#waiting.keys].flatMap((key) =>
+      this.#limits.get(key)?.waitsForHandler(now) ? this.#waiting.tasksOf(key) : [],
+    )
+    for (const active of free) if (this.remove(active)) deliveries.stopWaiting(active)
+    if (free.length > 0) deliveries.handBackSurplus()
   }
 
   /** How many tasks each limit holds up: those that wait here, and those that were postponed. */

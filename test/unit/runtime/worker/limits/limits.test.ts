@@ -3,6 +3,7 @@ import { actor, type InvalidActor } from "callboard"
 import { runActor, virtualClock } from "callboard/testing"
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
+import { generateId } from "../../../../../runtime/id.ts"
 import { decodeState, encodeState, limitKey } from "../../../../../runtime/worker/limits/permits.ts"
 import { block } from "../../../../support/block.ts"
 import { eventually } from "../../../../support/servers/process.ts"
@@ -279,4 +280,29 @@ test("a task waits for the permit of a handler that goes on after its job was de
   gate.resolve()
   await clock.advance(0.01)
   expect(began).toEqual(["stuck", "next"])
+})
+
+describe("tasks that waited for their limit, and now wait for a handler", () => {
+  test.each([
+    ["of a method", "hasLimit"],
+    ["of a queue", "run"],
+  ])("are left to a worker with a free handler: the limit %s", async (_, method) => {
+    const transport = `memory://${generateId()}`
+    let running = 0
+    let max = 0
+    const run = async () => {
+      max = Math.max(max, ++running)
+      await new Promise((resolve) => setTimeout(resolve, 200))
+      running--
+    }
+    const work = actor("work", { methods: { run, hasLimit: { limit: { concurrency: 10 }, run } } })
+    const options = { transport, concurrency: 1, prefetch: 1 }
+    const { client, worker } = await start([work], options)
+    if (method === "run") await client.limitQueue("default", { maxInFlight: 10 })
+    await client.submitMany(Array.from({ length: 30 }, () => ({ task: `work.${method}` })))
+    await eventually(() => running === 1, { message: "the first worker runs one" })
+    await start([work], options)
+    await eventually(() => max === 2, { deadline: 2_000, message: "the second worker runs another one" })
+    await eventually(() => (worker?.load.inFlight ?? 0) <= 2, { message: "the first one keeps what it can run" })
+  })
 })
