@@ -288,6 +288,10 @@ test("cancel, retry and delete decide about each job on its own", async () => {
     stdout: "waiting  cancelled\n",
     stderr: "callboard: there is no job unknown\n",
   })
+  expect(await project.ask("retry", "waiting", "--from", "visa")).toMatchObject({
+    code: 1,
+    stderr: "callboard: fromStep: must be absent: job waiting has no durable steps\n",
+  })
   expect(await project.ask("retry", "waiting")).toMatchObject({ code: 0, stdout: "waiting  queued\n" })
   expect(await find("waiting")).toMatchObject({ state: "queued", run: 2 })
   expect(await project.ask("delete", "waiting")).toMatchObject({ code: 0, stdout: "waiting  deleted\n" })

@@ -89,6 +89,18 @@ describe("what entries say", () => {
   ])("a flow %s", (_what, entries, left) => {
     expect(keptEntries(entries).map(({ kind }) => kind)).toEqual(left)
   })
+
+  test.each<[fromStep: string, left: ReadonlyArray<string>]>([
+    // Its try has reverted it since, so that its result does not count.
+    ["s#1/b", ["ok a"]],
+    ["s#2/x", ["ok a", "ok s#1/x", "err s#1/b", "tried s#1", "reverted s#1/x"]],
+    ["c", ["ok a", "ok s#1/x", "err s#1/b", "tried s#1", "reverted s#1/x", "ok s#2/x"]],
+  ])("a flow from step %s, with a scope that was tried twice", (fromStep, left) => {
+    const tried: Entry = { kind: "tried", step: "s#1", ...noted, failure, retries: 0 }
+    const first = [ok("a"), ok("s#1/x", reverting), err("s#1/b"), tried, rev("s#1/x")]
+    const kept = keptEntries([...first, ok("s#2/x", reverting), err("c")], fromStep)
+    expect(kept.map((entry) => `${entry.kind} ${"step" in entry ? entry.step : ""}`)).toEqual(left)
+  })
 })
 
 describe("pages", () => {
