@@ -9,7 +9,7 @@ import { Fingerprint, IdEnd, whole } from "../options/fields.ts"
 import { refuseCursor, refuseInput } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
-import { isState, NO_STATE, type State } from "../protocol/state.ts"
+import { isState, noState, type State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/job-store/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 
@@ -83,7 +83,7 @@ const checkNamed = optionsChecker(
 )
 const checkQuery = optionsChecker(
   {
-    states: Schema.optionalKey(Schema.declare(isStates, { message: NO_STATE })),
+    states: Schema.optionalKey(Schema.declare(isStates, { message: noState() })),
     task: text,
     queue: text,
     rootId: text,

@@ -6,7 +6,7 @@ import * as Schema from "effect/Schema"
 import * as Struct from "effect/Struct"
 import { ERROR_CODES } from "../errors.ts"
 import { Count, JobId, Time } from "../options/fields.ts"
-import { NO_STATE, STATES } from "../protocol/state.ts"
+import { noState, STATES } from "../protocol/state.ts"
 
 const Seconds = Schema.Finite
 
@@ -20,7 +20,7 @@ export type PartlyDone = typeof PartlyDone.Type
 /** A job whose dependents are not all deleted yet, so that it is there still. */
 export const Forgotten = Schema.Struct({ partial: PartlyDone }).annotate({ identifier: "Forgotten" })
 
-export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State", message: NO_STATE })
+export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State", message: noState() })
 
 export const Durability = Schema.Literals(["none", "process", "server", "fsync", "quorum"]).annotate({
   identifier: "Durability",

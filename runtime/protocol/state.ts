@@ -33,7 +33,7 @@ const TERMINAL: ReadonlySet<State> = new Set(["succeeded", "failed", "cancelled"
 export const isTerminal = (state: State): boolean => TERMINAL.has(state)
 
 /** What is said of a value that is no state. */
-export const NO_STATE = `no such state; the states are ${STATES.join(", ")}`
+export const noState = (): string => `no such state; the states are ${STATES.join(", ")}`
 
 export const isState = (text: unknown): text is State => (STATES as ReadonlyArray<unknown>).includes(text)
 
