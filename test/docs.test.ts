@@ -74,6 +74,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "durability.ts": ["process"],
   "from-bullmq.ts": ["welcome, Ada"],
   "from-rq.ts": ["invoice A3, 2 copies", "succeeded 2 SUCCESSFUL"],
+  "from-taskflow.ts": ["server 7 with 20 GB in us", "running_start", "running_end", "job_consumed"],
   "wire.ts": [],
   "boards.ts": ["UNCLAIMED 1", "compile 4f2a builder-1", "posted, claimed, consumed"],
   "choosing.ts": ["claimed test"],
