@@ -17,3 +17,22 @@ export const mainProgram = (): string => process.argv[1] ?? ""
 
 /** The arguments of that program. */
 export const mainArguments = (): ReadonlyArray<string> => process.argv.slice(2)
+
+/**
+ * Options that are only for the program that was started with them: they inspect, watch, test or are it, or this process has
+ * applied them already (variables of files, the folder).
+ */
+const OWN_OPTION = /^(?:--(?:inspect|debug-port|watch|hot|test|eval|print|input-type|env-file|cwd)(?:[-=].*)?|-p?e|-p)$/
+
+/**
+ * The options of Node or Bun with which this process was started and which another program needs too, such as `--import`,
+ * `--conditions` and limits of memory. Their relative paths count from the current folder.
+ */
+export const runtimeOptions = (given: ReadonlyArray<string> = process.execArgv): ReadonlyArray<string> => {
+  let isOwn = false
+  return given.filter((each) => {
+    // A text that begins with no dash is the value of the option before it.
+    if (each.startsWith("-")) isOwn = OWN_OPTION.test(each)
+    return !isOwn
+  })
+}

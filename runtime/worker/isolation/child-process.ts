@@ -6,7 +6,8 @@ import { createRequire } from "node:module"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import type { ActorDefinition } from "../../actor/actor.ts"
-import { mainArguments, mainProgram, ownProgram } from "../../platform/program.ts"
+import { SETTINGS } from "../../config/settings.ts"
+import { mainArguments, mainProgram, ownProgram, runtimeOptions } from "../../platform/program.ts"
 
 const program = ownProgram("./handler-program", import.meta.url)
 
@@ -16,17 +17,21 @@ export const loadsFiles = program !== undefined
 /** The variable that makes a program run isolated handlers: the process id of the worker. */
 const WORKER = "CALLBOARD_HANDLERS_OF"
 
+/** The variables of secret settings, such as the tokens of the HTTP interface: a handler has no use for them. */
+const SECRETS = SETTINGS.flatMap(({ secret, variable }) => (secret && variable !== undefined ? [variable] : []))
+
 interface ProcessCommand {
   readonly command: string
   readonly args: ReadonlyArray<string>
-  readonly env: Readonly<Record<string, string>>
+  readonly env: Readonly<Record<string, string | undefined>>
 }
 
-/** How to start the process: the runtime of the worker itself, with the options that it needs to find modules. */
+/** How to start the process: the runtime of the worker itself, with its options. */
 export const processCommand = (): ProcessCommand => {
   const command = process.execPath
-  const options = "deno" in process.versions ? ["run", ...denoOptions()] : []
-  const env = { [WORKER]: String(process.pid) }
+  const options = "deno" in process.versions ? ["run", ...denoOptions()] : runtimeOptions()
+  const env: NodeJS.ProcessEnv = { ...process.env, [WORKER]: String(process.pid) }
+  for (const name of SECRETS) delete env[name]
   if (program !== undefined) return { command, args: [...options, fileURLToPath(program)], env }
   const main = mainProgram()
   const start = isInBinary(main) ? [] : [...options, main]
@@ -38,12 +43,15 @@ const isInBinary = (file: string): boolean => /^(?:\/\$bunfs\/|[A-Z]:[\\/]~BUN[\
 
 /**
  * The worker for which this process runs isolated handlers: its process id. `undefined` in every other process. The variable is
- * removed, because processes that a handler starts must not inherit it.
+ * removed, because processes that a handler starts must not inherit it. So are secrets, which Bun reads from `.env` again.
  */
-export const takeWorker = (): number | undefined => {
-  const worker = Number(process.env[WORKER])
+export const takeWorker = (parent: number = process.ppid): number | undefined => {
+  const given = process.env[WORKER] ?? ""
   delete process.env[WORKER]
-  return worker === process.ppid ? worker : undefined
+  // The first process of a container has the parent 0, which is also the number of an empty text.
+  if (!/^[1-9]\d*$/.test(given) || Number(given) !== parent) return undefined
+  for (const name of SECRETS) delete process.env[name]
+  return parent
 }
 
 /**

@@ -65,15 +65,13 @@ export class HandlerProcess {
     this.exited = this.#end.promise
     // Prevents an unhandled rejection where no run waits for the process.
     this.ready.catch(() => undefined)
-    const { command, args, env: own } = processCommand()
+    const { command, args, env } = processCommand()
     // The process leads a process group of its own: Ctrl+C in the terminal reaches only the worker, and a kill ends
     // everything that a handler has started.
-    // A handler has no use for the tokens of the HTTP interface.
-    const { CALLBOARD_HTTP_TOKENS: _tokens, ...env } = process.env
     this.#child = spawn(command, [...args], {
       stdio: ["ignore", "inherit", "inherit", "ipc"],
       detached: true,
-      env: { ...env, ...own },
+      env,
     })
     this.#child.on("message", (message) => this.#receive(message))
     this.#child.once("exit", (code, signal) => this.#exited(code, signal))

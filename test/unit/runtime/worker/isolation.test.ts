@@ -1,5 +1,5 @@
 /** Handlers in processes of their own: their input, their outcome, and that they are really killed. */
-import { existsSync, readFileSync, rmSync } from "node:fs"
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import {
   type ActorDefinition,
@@ -13,18 +13,22 @@ import {
 } from "callboard"
 import { Effect, Exit, Result } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
+import { runArguments } from "../../../../runtime/cli/runtimes.js"
 import { plan } from "../../../../runtime/client/submitting/plan.ts"
 import { EventSender } from "../../../../runtime/cluster/events.ts"
+import { SETTINGS } from "../../../../runtime/config/settings.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
+import { currentRuntime } from "../../../../runtime/platform/runtime.js"
 import { NO_EMBED } from "../../../../runtime/protocol/body.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../runtime/protocol/record.ts"
 import { ActiveDelivery, HandlerRun } from "../../../../runtime/worker/active-delivery.ts"
+import { takeWorker } from "../../../../runtime/worker/isolation/child-process.ts"
 import { ProcessPool } from "../../../../runtime/worker/isolation/process-pool.ts"
 import { JobContext, WorkerPort } from "../../../../runtime/worker/run/job-context.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
-import { eventually, isRunning, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
+import { eventually, isRunning, spawnProcess, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
 import { broken, isolated, mixed, releasedIn } from "./isolated-actor.ts"
 
 const WAIT = { timeout: 60 } as const
@@ -121,16 +125,16 @@ describe("a handler in a process of its own", () => {
     expect(await result(client, "isolated.waits", { input: id })).toEqual({ added: 4, left: 0 })
   })
 
-  test("does not get the tokens of the HTTP interface in its environment", async () => {
-    process.env["CALLBOARD_HTTP_TOKENS"] = "admin:0123456789abcdef"
-    process.env["CALLBOARD_TEST"] = "seen"
-    open.push(() => {
-      delete process.env["CALLBOARD_HTTP_TOKENS"]
-      delete process.env["CALLBOARD_TEST"]
-    })
+  test("gets the environment of the worker without the variables of secret settings", async () => {
+    const secrets = SETTINGS.filter(({ secret }) => secret).map(({ variable = "" }) => variable)
+    expect(secrets).toEqual(["CALLBOARD_RESULT_BACKEND", "CALLBOARD_HTTP_TOKENS", "CALLBOARD_HTTP_LINK_SECRET"])
+    for (const name of ["CALLBOARD_TEST", ...secrets]) {
+      process.env[name] = "seen"
+      open.push(() => delete process.env[name])
+    }
     const { client } = await start()
     expect(await result(client, "isolated.variable", { input: "CALLBOARD_TEST" })).toBe("seen")
-    expect(await result(client, "isolated.variable", { input: "CALLBOARD_HTTP_TOKENS" })).toBeNull()
+    for (const name of secrets) expect(await result(client, "isolated.variable", { input: name })).toBeNull()
   })
 
   test("has the actor's resources of its own, started once per process and released in good order", async () => {
@@ -524,6 +528,36 @@ describe("the processes", () => {
     await service.exited
     await eventually(() => !pids.some(isRunning), { message: "both end" })
   })
+})
+
+// Deno's options are not known to a program.
+test("a process has the options of the worker's runtime, and no secret from a file of variables", async () => {
+  const runtime = currentRuntime()
+  const [place, url] = [folder(), `sqlite:${folder()}/board.db`]
+  writeFileSync(`${place}/.env`, "CALLBOARD_HTTP_LINK_SECRET=seen\nCALLBOARD_TEST=seen\n")
+  writeFileSync(`${place}/loaded.mjs`, "process.env.LOADED_IN = String(process.pid)\n")
+  const [program = "", ...args] = runArguments(
+    runtime,
+    fileURLToPath(new URL("isolated-service.ts", import.meta.url)),
+  ).toReversed()
+  const options = runtime === "deno" ? ["--env-file=.env"] : ["--env-file=.env", "--import", "./loaded.mjs"]
+  const service = spawnProcess(process.execPath, [...args.toReversed(), ...options, program, url], { cwd: place })
+  open.push(() => service.end())
+  const client = await connect(url)
+  open.push(() => client.close())
+  const variable = (name: string) => result(client, "isolated.variable", { input: name })
+  expect(await variable("CALLBOARD_TEST")).toBe("seen")
+  expect(await variable("CALLBOARD_HTTP_LINK_SECRET")).toBeNull()
+  const loadedIn = Number(await variable("LOADED_IN"))
+  if (runtime === "deno") expect(loadedIn).toBe(0)
+  else expect([0, service.pid]).not.toContain(loadedIn)
+})
+
+test.each(["", " ", "0", "1e1", "-1"])("the variable %j makes no program a process of handlers", (given) => {
+  process.env["CALLBOARD_HANDLERS_OF"] = given
+  // The first process of a container has the parent 0.
+  expect(takeWorker(Number(given))).toBeUndefined()
+  expect(process.env["CALLBOARD_HANDLERS_OF"]).toBeUndefined()
 })
 
 describe("where an actor comes from", () => {
