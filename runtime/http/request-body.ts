@@ -147,37 +147,40 @@ export const optionalBodyOf = async ({ c, context: { maxBody }, held }: BodyRequ
   const request = c.req.raw
   const { body, headers } = request
   if (body === null) return {}
-  if (!headers.has("content-type") && (await beginningOf(body, 0).catch(cutOff)) === "") return {}
+  if (!headers.has("content-type") && (await beginningOf(body, 0, held).catch(cutOff)) === "") return {}
   const contentType = contentTypeOf(headers)
   const bytes = await bytesOf(request, contentType, { one: maxBody, many: maxBody }, held)
   return bytes.length === 0 ? {} : decoded(contentType, bytes).value
 }
 
 /** The text of a body, cut once it has more than `max` bytes. */
-const beginningOf = async (body: ReadableStream<Uint8Array>, max: number): Promise<string> => {
+const beginningOf = async (body: ReadableStream<Uint8Array>, max: number, held: HeldBody): Promise<string> => {
   const chunks: Array<Uint8Array> = []
   const reader = body.getReader()
-  for (let length = 0; length <= max; ) {
-    const { value } = await reader.read()
-    if (value === undefined) return Buffer.concat(chunks).toString()
-    length += value.length
-    chunks.push(value)
+  try {
+    for (let length = 0; length <= max; ) {
+      const { value } = await within(held.deadline - performance.now(), reader.read(), late)
+      if (value === undefined) break
+      length += value.length
+      chunks.push(value)
+    }
+    return Buffer.concat(chunks).toString()
+  } finally {
+    void discardRest(reader).catch(() => undefined)
   }
-  void reader.cancel().catch(() => undefined)
-  return Buffer.concat(chunks).toString()
 }
 
 /** Longest body that can be an empty object. */
 const MAX_EMPTY = 64
 
 /**
- * Refuses the body of a request to a route that takes none: its fields would be ignored. Fails with `unknown-field`. A body
- * that is empty or `{}` is passed over.
+ * Refuses the body of a request to a route that takes none: its fields would be ignored. Fails with `unknown-field`, and with
+ * `overloaded` for a body that takes too long to arrive. A body that is empty or `{}` is passed over.
  */
-export const refuseBody = async (request: Request, address: string): Promise<void> => {
-  const { body } = request
+export const refuseBody = async ({ c, held }: Pick<BodyRequest, "c" | "held">, address: string): Promise<void> => {
+  const { body } = c.req.raw
   if (body === null) return
-  const text = await beginningOf(body, MAX_EMPTY).catch(cutOff)
+  const text = await beginningOf(body, MAX_EMPTY, held).catch(cutOff)
   if (["", "{}"].includes(text.replaceAll(/\s/g, ""))) return
   throw new CallboardError("unknown-field", `${address} takes no body: its options are parameters of the query`)
 }

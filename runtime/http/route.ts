@@ -95,7 +95,7 @@ const routeOf = (address: Address, description: Description, handle: Handler<Par
   const parseQuery = queryParserOf<Parameters>(parameters, call)
   const status = description.responses[0]?.status
   const respond = async (request: RouteRequest<Parameters>): Promise<Response> => {
-    if (method !== "GET" && description.body === undefined) await refuseBody(request.c.req.raw, address)
+    if (method !== "GET" && description.body === undefined) await refuseBody(request, address)
     const answer = await handle(request)
     if (answer instanceof Response) return answer
     return answer === undefined ? new Response(null, { status: 204 }) : json(answer, status)
@@ -160,7 +160,7 @@ export const problemsOf = (route: Route): ReadonlyArray<ErrorCode> => {
   if (route.scope !== undefined) {
     codes.add("unauthorized").add("transport-unavailable")
   }
-  if (route.body !== undefined) codes.add("overloaded")
+  if (route.method !== "GET") codes.add("overloaded")
   codes.add("forbidden").add("internal").add("unknown-field")
   if (route.query !== undefined || /\{(?:id|board)\}/.test(route.path)) codes.add("invalid-input")
   if (route.path.includes("{id}")) codes.add("not-found")

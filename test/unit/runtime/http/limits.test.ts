@@ -2,12 +2,16 @@
 import { type Client, connect, type HttpAppOptions, http } from "callboard"
 import { afterEach, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import { currentRuntime } from "../../../../runtime/platform/runtime.js"
 import { eventually } from "../../../support/servers/process.ts"
 
 const clients: Array<Client> = []
 afterEach(() => Promise.all(clients.splice(0).map((client) => client.close())))
 
-const TOKENS = ["one", "two"].map((token) => ({ token, scopes: ["submit", "read"] as const }))
+const TOKENS: HttpAppOptions["tokens"] = [
+  ...["one", "two"].map((token) => ({ token, scopes: ["submit", "read"] as const })),
+  { token: "all", scopes: ["admin"] },
+]
 
 /** The application, asked without a server in between: so a test sends a body as slowly as it wants to. */
 const start = async (bounds: NonNullable<HttpAppOptions["bounds"]>) => {
@@ -19,6 +23,11 @@ const start = async (bounds: NonNullable<HttpAppOptions["bounds"]>) => {
     submit: async (body: string | ReadableStream<Uint8Array>, token = "one") => {
       const init = { method: "POST", headers: headers(token), body, duplex: "half" as const }
       return app.fetch(new Request("http://localhost/v1/jobs", init))
+    },
+    /** A request with a body that has no content type. */
+    change: async (method: string, path: string, body: ReadableStream<Uint8Array>) => {
+      const init = { method, headers: { authorization: "Bearer all" }, body, duplex: "half" as const }
+      return app.fetch(new Request(`http://localhost${path}`, init))
     },
     events: async (token = "one") => app.fetch(new Request("http://localhost/v1/events", { headers: headers(token) })),
   }
@@ -65,6 +74,22 @@ test("a body that does not arrive in time is refused, and holds nothing any more
   const { submit } = await start({ bodyBytes: 10_000, bodyTimeout: "200 ms" })
   await overloaded(await submit(slowBody(8_000).readable))
   expect((await submit(JSON.stringify({ task: "echo", input: "y".repeat(4_000) }))).status).toBe(202)
+})
+
+test.each([
+  ["POST", "/v1/jobs/none/cancel"],
+  ["POST", "/v1/jobs/none/retry"],
+  ["DELETE", "/v1/jobs/none"],
+  ["POST", "/v1/jobs/none/link"],
+  ["POST", "/v1/jobs/none/signals/approved"],
+])("%s %s: a body that never arrives is refused in time", async (method, path) => {
+  const { change } = await start({ bodyTimeout: "50 ms" })
+  let isGivenUp = false
+  const cancel = () => {
+    isGivenUp = true
+  }
+  await overloaded(await change(method, path, new ReadableStream({ cancel })))
+  if (currentRuntime() !== "node") expect(isGivenUp).toBe(true)
 })
 
 test("streams beyond those of a token, and of all, are refused until one ends", async () => {

@@ -1,5 +1,6 @@
 /** Starting, stopping, and being mounted in the application of a user. */
-import { createServer } from "node:net"
+import { connect, createServer } from "node:net"
+import { setTimeout as sleep } from "node:timers/promises"
 import { createAdaptorServer } from "@hono/node-server"
 import { http } from "callboard"
 import { Hono } from "hono"
@@ -55,6 +56,33 @@ describe("starting", () => {
     })
   })
 })
+
+test.each(["cancel", "signals/approved"])(
+  "the connection of a large body that %s refuses stays open",
+  async (route) => {
+    const { url } = await start()
+    const { port } = new URL(url)
+    const socket = connect(Number(port), "127.0.0.1")
+    let text = ""
+    socket.on("data", (data) => {
+      text += data
+    })
+    const answers = () => text.match(/HTTP\/1\.1 \d+/g)?.length ?? 0
+    const ask = (line: string, body = "") =>
+      socket.write(`${line} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
+    try {
+      ask(`POST /v1/jobs/none/${route}`, "x".repeat(300_000))
+      await eventually(() => answers() === 1, { message: "it is refused" })
+      // Servers that close such a connection do so half a second after the answer.
+      await sleep(700)
+      expect(socket.closed || socket.readyState !== "open").toBe(false)
+      ask("GET /healthz")
+      await eventually(() => answers() === 2, { deadline: 20_000, message: "the next request is answered" })
+    } finally {
+      socket.destroy()
+    }
+  },
+)
 
 describe("stopping", () => {
   test("ends listening, at once when nothing runs, and twice is once", async () => {
