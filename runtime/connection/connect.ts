@@ -10,6 +10,7 @@ import { parseDuration } from "../protocol/time.ts"
 import { type AnyPlugin, asTransport } from "../transport/job-store/plugin.ts"
 import type { Transport } from "../transport/job-store/transport.ts"
 import { type ConnectOptions, TransportError } from "../transport/mod.ts"
+import { isNotInstalled, loadProblem } from "../transport/packages.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
 import { type Connection, connectionOf } from "./connection.ts"
 
@@ -214,6 +215,8 @@ const findPlugin = async (scheme: string, settings: TransportSettings): Promise<
     // No bundler can include a package whose name is known only now, and none must warn of that.
     found = await import(/* webpackIgnore: true */ /* turbopackIgnore: true */ /* @vite-ignore */ packageName)
   } catch (cause) {
+    if (!isNotInstalled(packageName, cause))
+      throw new TransportError("unsupported", `${scheme}: ${loadProblem(packageName, cause)}`, { cause })
     if (/^https?$/.test(scheme)) {
       const message = "http: is the address of a service, not a transport: use connectHttp() of callboard/client"
       throw new TransportError("unsupported", message, { cause })

@@ -1,13 +1,13 @@
 /** Loads OpenTelemetry, which only a program that traces needs. */
 import { CallboardError } from "../errors.ts"
+import { loadProblem } from "../transport/packages.ts"
 import type { Api } from "./context.ts"
 
-/** Fails with `unsupported`, saying what to install, if the package is missing. */
+/** Fails with `unsupported`: if the package is missing, it says what to install. */
 export const loadApi = async (): Promise<Api> => {
   try {
     return await import("@opentelemetry/api")
   } catch (cause) {
-    const message = "tracing: the package @opentelemetry/api is missing: npm install @opentelemetry/api"
-    throw new CallboardError("unsupported", message, { cause })
+    throw new CallboardError("unsupported", `tracing: ${loadProblem("@opentelemetry/api", cause)}`, { cause })
   }
 }

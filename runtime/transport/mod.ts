@@ -50,5 +50,6 @@ export {
   type QueueBrowser,
   type QueueDepth,
 } from "./optional.ts"
-export { answerEach, asError, type Failed, missingLibrary, PlainDriver } from "./plain-driver.ts"
+export { missingLibrary } from "./packages.ts"
+export { answerEach, asError, type Failed, PlainDriver } from "./plain-driver.ts"
 export type { Entry, Revision, Store, StoreOperation } from "./store.ts"

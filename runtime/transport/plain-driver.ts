@@ -153,11 +153,3 @@ export const tooFewAnswers = (): TransportError => new TransportError("internal"
 
 export const asError = (thrown: unknown): TransportError =>
   thrown instanceof TransportError ? thrown : explainUnknown(thrown)
-
-/**
- * The error of a plugin whose client library, an optional peer dependency, could not be loaded: it says how to install the
- * library. A plugin writes `import("…")` with the name of the library inside a `try`, and throws this in the `catch`: bundlers
- * include a library that is installed, and accept a missing one, only in that form.
- */
-export const missingLibrary = (plugin: string, name: string, cause: unknown): TransportError =>
-  new TransportError("unsupported", `${plugin}: the package ${name} is missing: npm install ${name}`, { cause })

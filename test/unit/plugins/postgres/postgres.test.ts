@@ -6,7 +6,7 @@ import { SETTINGS } from "../../../../plugins/postgres/link.ts"
 import { plugin } from "../../../../plugins/postgres/mod.ts"
 import { schemaOf } from "../../../../plugins/postgres/schema.ts"
 import type { Posting } from "../../../../runtime/transport/driver.ts"
-import { type ConnectOptions, missingLibrary, TransportError } from "../../../../runtime/transport/mod.ts"
+import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
@@ -191,13 +191,6 @@ test("long namespaces that begin alike are apart", () => {
   expect(one).not.toBe(other)
   // Names of channels are longer than the schema's, and have 63 bytes at most.
   expect(`${one}:queue`.length).toBeLessThanOrEqual(63)
-})
-
-test("without the client library, one line says what to install", () => {
-  expect(missingLibrary("postgres", "pg", new Error("Cannot find package 'pg'"))).toMatchObject({
-    reason: "unsupported",
-    message: "postgres: the package pg is missing: npm install pg",
-  })
 })
 
 const posting = (id: string, task: string): Posting => ({

@@ -1,4 +1,6 @@
 /** Connecting by URL: which plugin is chosen, which options it gets, and that no secret is shown. */
+import { mkdirSync, rmSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
 import { actor, connect, serve } from "callboard"
 import type { ConnectOptions } from "callboard/transport"
 import { describe, expect, test } from "vitest"
@@ -17,6 +19,7 @@ import type { Transport } from "../../../../runtime/transport/job-store/transpor
 import { LeastBoard, leastDriver } from "../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../kit/driver/whole-driver.ts"
 import { memory } from "../../../support/memory.ts"
+import { removeAtEnd } from "../../../support/servers/process.ts"
 
 /** A plugin that notes the URLs and options of its connections, and how often they were closed. */
 const spy = (change: (transport: Transport) => Transport = (same) => same) => {
@@ -158,6 +161,23 @@ describe("the plugin", () => {
 
   test("of an unknown scheme is asked for by the names that would provide it", async () => {
     await expect(connectTransport("gopher://host")).rejects.toThrow(/transports\.gopher.*callboard-transport-gopher/)
+  })
+
+  test("whose package is installed and does not load says why", async () => {
+    const name = `callboard-transport-broken${process.pid}`
+    const place = fileURLToPath(new URL(`../../../../node_modules/${name}`, import.meta.url))
+    removeAtEnd(place)
+    mkdirSync(place)
+    try {
+      writeFileSync(`${place}/package.json`, JSON.stringify({ name, type: "module", exports: "./main.js" }))
+      writeFileSync(`${place}/main.js`, 'throw new Error("no native part")\n')
+      await expect(connectTransport(`broken${process.pid}://host`)).rejects.toMatchObject({
+        reason: "unsupported",
+        message: `broken${process.pid}: the package ${name} cannot be loaded: no native part`,
+      })
+    } finally {
+      rmSync(place, { recursive: true })
+    }
   })
 
   test("that knows a client object adopts it", async () => {
