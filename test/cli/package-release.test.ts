@@ -56,6 +56,10 @@ const release = async (args: readonly string[], files: Readonly<Record<string, s
 }
 const packed = ["--tarball", inject("tarball")]
 
+/** What the steps of a job of a workflow run. */
+const runsOf = ({ steps }: { readonly steps: ReadonlyArray<{ readonly run?: string }> }) =>
+  steps.flatMap(({ run = [] }) => run)
+
 test("a release that is ready is tried with npm and JSR, even if no audit can be made here", async () => {
   advisories = undefined
   const { code, output } = await release([...packed, "--tag", `v${version}`])
@@ -64,6 +68,17 @@ test("a release that is ready is tried with npm and JSR, even if no audit can be
   expect(output).toMatch(/npm publish .*--dry-run/)
   // Deno refuses types that it must infer. JSR gets the client over HTTP alone.
   expect(output).toMatch(/deno\S* publish .*--dry-run/)
+})
+
+test("a version before another one is not what npm installs by default", async () => {
+  advisories = {}
+  const of = (path: string) => JSON.stringify({ ...JSON.parse(read(path)), version: "9.9.9-rc.1" })
+  const { output } = await release(packed, {
+    "package.json": of("package.json"),
+    "package-lock.json": of("package-lock.json"),
+    "CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n## 9.9.9-rc.1 - 2026-12-01\n",
+  })
+  expect(output).toMatch(/\$ npm publish .*--dry-run --tag next /)
 })
 
 test("version, tag, lock file and changelog must agree", async () => {
@@ -106,7 +121,24 @@ test("the workflows run scripts that exist, after all tests, with the identity t
     expect(workflows.get(file)?.on).toHaveProperty("workflow_call")
   }
   const { jobs } = workflows.get("release.yml")
-  expect(jobs.publish).toMatchObject({ needs: "test", permissions: { "id-token": "write" } })
+  expect(jobs.publish).toMatchObject({ needs: "build", permissions: { "id-token": "write" } })
+  expect(jobs.build.needs).toBe("test")
   expect(jobs.test.uses).toBe("./.github/workflows/ci.yml")
-  expect(jobs.publish.steps.at(-1).run).toBe('npm run release -- --publish --tag "$GITHUB_REF_NAME"')
+  expect(runsOf(jobs.publish).at(-1)).toMatch(/^npm run release -- --publish --tag "\$GITHUB_REF_NAME" --tarball "/)
+})
+
+test("the job that may publish runs no dependency, and installs only a Deno that is locked", () => {
+  const { jobs } = parse(read(".github/workflows/release.yml"))
+  const may = Object.keys(jobs).filter((name) => JSON.stringify(jobs[name]).includes("id-token"))
+  expect(may).toEqual(["publish"])
+  expect(runsOf(jobs.publish).filter((line) => /npm (?!run release)/.test(line))).toEqual([
+    "npm ci --ignore-scripts --no-audit --no-fund --prefix .github/deno",
+  ])
+  for (const job of [jobs.build, jobs.publish])
+    expect(job.steps[0].with).toMatchObject({ "persist-credentials": false })
+  expect(runsOf(jobs.build)).toContain("git merge-base --is-ancestor HEAD origin/main")
+  const { packages } = JSON.parse(read(".github/deno/package-lock.json"))
+  const tested = /const fetched = "(.*)"/.exec(read("test/support/tools/deno.js"))?.[1]
+  const linux = packages["node_modules/@deno/linux-x64-glibc"]
+  expect(linux).toMatchObject({ version: tested, integrity: expect.stringContaining("sha512-") })
 })

@@ -93,9 +93,11 @@ function vulnerabilities() {
 
 /** Publishes to npm, unless an earlier run has done so. @param {string} tarball @returns {readonly string[]} */
 function toNpm(tarball) {
-  if (!options.publish) return run("npm", ["publish", "--loglevel", "warn", "--dry-run", tarball])
+  // npm publishes a version such as 0.2.0-rc.1 only under a name of its own: `npm install callboard` must not choose it.
+  const channel = version.includes("-") ? ["--tag", "next"] : []
+  if (!options.publish) return run("npm", ["publish", "--loglevel", "warn", "--dry-run", ...channel, tarball])
   const published = output("npm", ["view", `${name}@${version}`, "version"]).stdout.trim()
-  if (published !== version) return run("npm", ["publish", tarball])
+  if (published !== version) return run("npm", ["publish", ...channel, tarball])
   say(`${name} ${version} is on npm already`)
   return []
 }
