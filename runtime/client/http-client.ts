@@ -166,9 +166,9 @@ const baseOf = (text: string): string => {
     : refuseInput("url", "must be a URL such as http://127.0.0.1:7420")
   if (!/^https?:$/.test(url.protocol))
     refuseInput("url", "must begin with http:// or https://; for transports use connect()")
-  if (url.username !== "" || url.password !== "") refuseInput("url", "must not contain a password: use `token`")
-  if (url.search !== "" || url.hash !== "") refuseInput("url", "must end with the path at which the service is mounted")
-  return url.origin + (url.pathname.endsWith("/") ? url.pathname.slice(0, -1) : url.pathname)
+  if (url.username + url.password !== "") refuseInput("url", "must not contain a password: use `token`")
+  if (url.search + url.hash !== "") refuseInput("url", "must end with the path at which the service is mounted")
+  return url.origin + url.pathname.replace(/\/$/, "")
 }
 
 interface OverHttp {

@@ -2,15 +2,14 @@
 import type { CallboardError } from "../errors.ts"
 import type { FollowOptions } from "../jobs/handle.ts"
 import type { JobEvent } from "../jobs/lists.ts"
-import { compact } from "../protocol/compact.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { sleep, startDeadline } from "../transport/timers.ts"
-import { answerOf, authorizationOf, Refusal, type Service, unreachable, urlOf } from "./http-request.ts"
+import { answerOf, authorizationOf, Refusal, type Service, unreachable, unreadable, urlOf } from "./http-request.ts"
 
 /** Pause before a broken stream is opened again, until the service names one. */
 const AGAIN_MS = 1_000
 
-/** Longest time without a byte: a service writes a comment every few seconds. */
+/** Longest pause that a service can ask for, and longest time without a byte: it writes a comment every few seconds. */
 const SILENCE_MS = 60_000
 
 /** One message of a stream. A pause alone has no data. */
@@ -31,7 +30,7 @@ const messagesOf = async function* (body: ReadableStream<Uint8Array<ArrayBuffer>
       if (done) return
       alive()
       text += value
-      const lines = text.split(/\r\n|\n|\r(?=[\s\S])/)
+      const lines = text.split(/\r?\n|\r(?!$)/)
       text = lines.pop() ?? ""
       for (const line of lines) {
         if (line === "") {
@@ -39,10 +38,11 @@ const messagesOf = async function* (body: ReadableStream<Uint8Array<ArrayBuffer>
           message = { data: "" }
           continue
         }
-        const [, field = "", content = ""] = /^([^:]*)(?:: ?(.*))?$/.exec(line) ?? []
-        if (field === "data") message.data += message.data === "" ? content : `\n${content}`
+        const [, field = "", content = ""] = /^(\w*)(?:: ?(.*))?$/.exec(line) ?? []
+        // Between two lines of JSON nothing is needed.
+        if (field === "data") message.data += content
         else if (field === "id") message.id = content
-        else if (field === "retry" && /^\d+$/.test(content)) message.retryMs = Number(content)
+        else if (field === "retry") message.retryMs = Number(content)
       }
     }
   } finally {
@@ -52,12 +52,11 @@ const messagesOf = async function* (body: ReadableStream<Uint8Array<ArrayBuffer>
 }
 
 /** Whether a request that fails with this error may succeed later. */
-const isPassing = ({ code }: CallboardError): boolean =>
-  code === "transport-unavailable" || code === "overloaded" || code === "rate-limited"
+const isPassing = ({ code }: CallboardError): boolean => code === "transport-unavailable" || code === "overloaded"
 
 /**
  * Follows the job until it has ended or the signal fires. A stream that breaks is opened again after the last event. Once
- * the service has answered, an outage does not end it.
+ * the service has answered, an outage does not end it while the job goes on.
  */
 export const httpEvents = async function* (
   service: Service,
@@ -66,48 +65,57 @@ export const httpEvents = async function* (
 ): AsyncGenerator<JobEvent, void, undefined> {
   const url = urlOf(service, "/v1/jobs/{id}/events", { id })
   let pauseMs = AGAIN_MS
+  /** Id of the event with which the last stream ended, if a run ended with it. */
+  let ended: string | undefined | null = null
   for (let hasAnswered = false; !signal?.aborted; ) {
     const stop = new AbortController()
     const abort = () => stop.abort()
-    signal?.addEventListener("abort", abort, { once: true })
+    signal?.addEventListener("abort", abort)
     let cancel = startDeadline(service.timeoutMs, abort)
     const alive = () => {
       cancel()
       cancel = startDeadline(SILENCE_MS, abort)
     }
-    let againMs: number | undefined
+    let againMs = 0
     try {
       const response = await fetch(url, {
         headers: {
           accept: "text/event-stream",
           ...authorizationOf(service),
-          ...compact({ "last-event-id": last || undefined }),
+          ...(last && { "last-event-id": last }),
         },
         redirect: "manual",
         signal: stop.signal,
       })
-      if (response.status === 204) return
-      if (!response.ok || response.body === null) {
-        againMs = Number(response.headers.get("retry-after")) * 1_000 || undefined
-        const answer = answerOf(service.base, false, response.status, await response.text())
-        if (answer instanceof Refusal) throw answer
-        return
+      const { body, headers, status } = response
+      if (status === 204) return
+      if (!response.ok || body === null || !headers.get("content-type")?.startsWith("text/event-stream")) {
+        againMs = Number(headers.get("retry-after")) * 1_000
+        throw answerOf(service.base, false, status, await response.text())
       }
       hasAnswered = true
-      for await (const { data, id: eventId, retryMs } of messagesOf(response.body, alive)) {
-        pauseMs = retryMs ?? pauseMs
+      let isOver = false
+      for await (const { data, id: eventId, retryMs = 0 } of messagesOf(body, alive)) {
+        if (retryMs > 0) pauseMs = retryMs
         if (data === "") continue
         // The service writes events of this form, and nothing else.
-        const event: JobEvent = JSON.parse(data)
+        const event = answerOf(service.base, true, 200, data) as JobEvent | Refusal
+        if (event instanceof Refusal) throw new Refusal(unreadable())
         last = eventId ?? last
+        if (event.type === "transition") isOver = isTerminal(event.state)
         // While the consumer is busy, nothing is read.
         cancel()
         yield event
         alive()
-        if (event.type === "transition" && isTerminal(event.state)) return
+      }
+      if (isOver) {
+        // Another run may follow, if the service stopped between the two. It answers with 204 if none does.
+        if (ended === last) return
+        ended = last
+        continue
       }
     } catch (cause) {
-      if (signal?.aborted) return
+      if (ended === last || signal?.aborted) return
       const error = cause instanceof Refusal ? cause.error : unreachable(service, service.timeoutMs, stop.signal, cause)
       if (!hasAnswered || !isPassing(error)) throw error
     } finally {
@@ -115,6 +123,6 @@ export const httpEvents = async function* (
       stop.abort()
       signal?.removeEventListener("abort", abort)
     }
-    await sleep(againMs ?? pauseMs, signal)
+    await sleep(Math.min(againMs > 0 ? againMs : pauseMs, SILENCE_MS), signal)
   }
 }

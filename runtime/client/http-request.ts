@@ -2,7 +2,6 @@
 import { CallboardError } from "../errors.ts"
 import { errorOf } from "../jobs/problem-error.ts"
 import type { Problem } from "../jobs/responses.ts"
-import { compact } from "../protocol/compact.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
 import type { Answer, RouteAddress, RouteRequest } from "../routes/routes.ts"
 import { startDeadline } from "../transport/timers.ts"
@@ -119,20 +118,20 @@ export const requestsTo = (service: Service): Request => {
     const { body } = parts
     const [method = "", template = ""] = address.split(" ")
     const url = urlOf(service, template, parts)
-    const text = body === undefined ? undefined : bodyText(body)
+    const text = body === undefined ? null : bodyText(body)
     const stop = new AbortController()
     const abort = () => stop.abort()
     signal?.throwIfAborted()
-    signal?.addEventListener("abort", abort, { once: true })
+    signal?.addEventListener("abort", abort)
     const cancel = startDeadline(timeoutMs + waitMs, abort)
     try {
       const response = await fetch(url, {
         method,
-        headers: { ...authorizationOf(service), ...(body === undefined ? {} : { "content-type": "application/json" }) },
+        headers: { ...authorizationOf(service), ...(text && { "content-type": "application/json" }) },
         // A redirected POST would become a GET.
         redirect: "manual",
         signal: stop.signal,
-        ...compact({ body: text }),
+        body: text,
       })
       return answerOf(base, response.ok, response.status, await response.text())
     } catch (cause) {

@@ -1,8 +1,9 @@
 /** The events of a job over HTTP, from a service, and from a stream that breaks or is refused. */
 import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
-import { connectHttp } from "callboard/http"
-import { afterEach, describe, expect, onTestFinished, test } from "vitest"
+import { actor } from "callboard"
+import { connectHttp, type JobEvent } from "callboard/http"
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest"
 import { start, stopAll } from "../http/harness.ts"
 import { refusal, WAIT } from "./start.ts"
 
@@ -42,6 +43,26 @@ const sends =
     if (end === "end") response.end()
   }
 
+const hasEnded = (response: ServerResponse) => response.writeHead(204).end()
+
+/** Answers with text that is no stream of events, as a proxy does. */
+const answers =
+  (status: number, contentType: string, text: string, headers: Readonly<Record<string, string>> = {}) =>
+  (response: ServerResponse) => {
+    response.writeHead(status, { "content-type": contentType, ...headers })
+    response.end(text)
+  }
+
+/** Resolves with the error with which the stream ends, after its last event. */
+const failureOf = async (events: AsyncIterable<unknown>): Promise<unknown> => {
+  try {
+    for await (const _event of events);
+  } catch (error) {
+    return error
+  }
+  return undefined
+}
+
 const refuses =
   (status: number, code: string, headers: Readonly<Record<string, string>> = {}) =>
   (response: ServerResponse) => {
@@ -67,6 +88,33 @@ test("a job is followed from its beginning, and after an event", async () => {
   )
 })
 
+test("every run of a job that was run again is followed, as over the transport", async () => {
+  let runs = 0
+  const twice = actor("work", {
+    methods: {
+      twice: () => {
+        if (runs++ === 0) throw new Error("first")
+        return "second"
+      },
+    },
+  })
+  const { service, url } = await start({ actors: [twice] })
+  const { id } = await service.client.submit("work.twice", {})
+  const job = connectHttp(url).job(id)
+  await job.outcome(WAIT)
+  await job.retry()
+  await job.outcome(WAIT)
+  const idsOf = async (events: AsyncIterable<JobEvent>) => {
+    const ids: Array<string> = []
+    for await (const event of events) if (event.type === "transition") ids.push(`${event.id} ${event.state}`)
+    return ids
+  }
+  const ids = await idsOf(job.events())
+  expect(ids).toEqual(await idsOf(service.client.job(id).events()))
+  expect(ids.at(-1)).toMatch(/^2\.\d succeeded$/)
+  expect(ids.filter((each) => each.startsWith("1."))).toHaveLength(3)
+})
+
 test("a token is sent", async () => {
   const { url } = await start({ http: { port: 0, tokens: [{ token: "reader", scopes: ["read", "submit"] }] } })
   const client = connectHttp(url, { token: "reader" })
@@ -87,18 +135,17 @@ describe("a stream that", () => {
     const first = transition(1, "queued")
     const { job, lastIds } = await streaming(
       sends(["retry: 20\n\n", ": hello\n\n", first.slice(0, 9), first.slice(9), transition(2, "started"), half]),
-      sends([rest.replaceAll("\n", "\r\n")], "open"),
+      sends([rest.replaceAll("\n", "\r\n")], "end"),
+      hasEnded,
     )
     const found = []
     for await (const event of job.events()) found.push(event)
     expect(found.map((event) => event.type === "transition" && event.id)).toEqual(["1.1", "1.2", "1.3"])
-    expect(lastIds).toEqual([undefined, "1.2"])
+    expect(lastIds).toEqual([undefined, "1.2", "1.3"])
   })
 
   test("has nothing more to tell ends with 204", async () => {
-    const { job, lastIds } = await streaming(sends(["retry: 20\n\n", transition(1, "queued")], "end"), (response) =>
-      response.writeHead(204).end(),
-    )
+    const { job, lastIds } = await streaming(sends(["retry: 20\n\n", transition(1, "queued")], "end"), hasEnded)
     const found = []
     for await (const event of job.events({ lastEventId: "1.0" })) found.push(event)
     expect(found).toHaveLength(1)
@@ -141,15 +188,83 @@ describe("a stream that", () => {
     const { job, lastIds } = await streaming(
       sends(["retry: 20\n\n", transition(1, "queued")]),
       refuses(429, "overloaded"),
-      (response) => response.writeHead(502).end("<html>"),
+      answers(502, "text/html", "<html>"),
+      answers(200, "text/html", "<html>"),
       (response) => response.destroy(),
       sends([rest], "end"),
+      hasEnded,
     )
     const found = []
     for await (const event of job.events()) found.push(event)
     expect(found).toHaveLength(2)
-    expect(lastIds).toEqual([undefined, "1.1", "1.1", "1.1", "1.1"])
+    expect(lastIds).toEqual([undefined, "1.1", "1.1", "1.1", "1.1", "1.1", "1.3"])
     const refused = await streaming(refuses(429, "overloaded"))
     await expect(refused.job.events()[Symbol.asyncIterator]().next()).rejects.toMatchObject(refusal("overloaded"))
+  })
+
+  test("ends between two runs is opened again at once, and tells the next run", async () => {
+    const again = `event: transition\ndata: ${JSON.stringify({ type: "transition", id: "2.4", at: "2031-01-01T00:00:00Z", state: "queued" })}\nid: 2.4\n\n`
+    const { job, lastIds } = await streaming(
+      sends(["retry: 60000\n\n", transition(3, "failed")], "end"),
+      sends([again, transition(5, "succeeded")], "end"),
+      hasEnded,
+    )
+    const found = []
+    for await (const event of job.events()) found.push(event.type === "transition" && event.state)
+    expect(found).toEqual(["failed", "queued", "succeeded"])
+    expect(lastIds).toEqual([undefined, "1.3", "1.5"])
+  })
+
+  test.each<readonly [string, (response: ServerResponse) => unknown]>([
+    ["is gone", refuses(410, "gone")],
+    ["is out of reach", (response) => response.destroy()],
+    ["begins again from the first event", sends([transition(3, "failed")], "end")],
+  ])("has ended with the job is over, also if the service then %s", async (_what, then) => {
+    const { job, lastIds } = await streaming(sends([transition(3, "failed")], "end"), then)
+    expect(await failureOf(job.events())).toBeUndefined()
+    // Bun sends a request again whose connection was closed.
+    expect(new Set(lastIds)).toEqual(new Set([undefined, "1.3"]))
+  })
+
+  test.each([
+    ["text/html", "<!doctype html>\n<p>app</p>\n"],
+    ["application/json", "{}"],
+  ])("is %s fails, as every other answer that is not Callboard's", async (contentType, text) => {
+    const { job, lastIds } = await streaming(answers(200, contentType, text))
+    expect(await failureOf(job.events())).toMatchObject({
+      code: "transport-unavailable",
+      message: expect.stringContaining("answered with status 200, but not as Callboard does"),
+    })
+    expect(lastIds).toHaveLength(1)
+  })
+
+  test.each(["{half", "null", "1"])("has the event %s fails and is not opened again", async (data) => {
+    const { job, lastIds } = await streaming(
+      sends([`retry: 20\n\n`, transition(1, "queued"), `event: transition\ndata: ${data}\nid: 1.2\n\n`], "end"),
+    )
+    expect(await failureOf(job.events())).toMatchObject({
+      code: "internal",
+      message: expect.stringContaining("cannot be read"),
+    })
+    expect(lastIds).toHaveLength(1)
+  })
+
+  test.each<readonly [string, string, Readonly<Record<string, string>>]>([
+    ["Retry-After", "retry: 20\n\n", { "retry-after": "3000000" }],
+    ["a negative Retry-After", "retry: 60000\n\n", { "retry-after": "-1" }],
+    ["retry", "retry: 3000000000\n\n", {}],
+  ])("is opened again after a pause, however long the one is that %s asks for", async (_what, retry, headers) => {
+    const { job, lastIds } = await streaming(
+      sends([retry, transition(1, "queued")], "end"),
+      refuses(503, "overloaded", headers),
+    )
+    const delays = vi.spyOn(globalThis, "setTimeout")
+    onTestFinished(() => delays.mockRestore())
+    const stop = new AbortController()
+    const followed = failureOf(job.events({ signal: stop.signal }))
+    await expect.poll(() => delays.mock.calls.map(([, ms]) => ms)).toContain(60_000)
+    stop.abort()
+    expect(await followed).toBeUndefined()
+    expect(lastIds.length).toBeLessThanOrEqual(2)
   })
 })
