@@ -121,7 +121,8 @@ export const authenticatorOf = (tokens: ReadonlyArray<Token> = [], linkSecret?: 
   }
 }
 
-const bearerOf = (authorization: string | undefined): string | undefined =>
+/** The token of a header `Authorization`, if it holds one. */
+export const bearerOf = (authorization: string | undefined): string | undefined =>
   /^bearer +(\S+) *$/i.exec(authorization ?? "")?.[1]
 
 const tokenAuthenticator = (tokens: ReadonlyArray<Token>): ((given: string | undefined) => Caller) => {

@@ -13,6 +13,7 @@ import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { EVENT_ROUTES } from "../routes/events.ts"
 import { TransportError } from "../transport/mod.ts"
+import { MAX_TIMER_MS } from "../transport/timers.ts"
 import type { Caller } from "./access.ts"
 import { recordOf } from "./job-record.ts"
 import { linkedTransition } from "./linked-job.ts"
@@ -49,9 +50,11 @@ export const stream = (
     out.onAbort(end)
     context.closing.addEventListener("abort", end)
     let isIdle = true
-    const { until = Number.POSITIVE_INFINITY } = caller.link ?? {}
+    const { link } = caller
+    const lapse = link && setTimeout(end, Math.min(link.until - Date.now(), MAX_TIMER_MS))
     const keepAlive = setInterval(() => {
-      if (Date.now() >= until) return end()
+      // The clock may have been put forward.
+      if (link && Date.now() >= link.until) return end()
       // The last comment is not sent yet: a client that does not read must not fill the memory with comments.
       if (!isIdle) return
       isIdle = false
@@ -71,6 +74,7 @@ export const stream = (
       context.log.debug("a stream of events failed", { cause: String(cause) })
     } finally {
       clearInterval(keepAlive)
+      clearTimeout(lapse)
       context.closing.removeEventListener("abort", end)
       stop.abort()
       close()

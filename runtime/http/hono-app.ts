@@ -8,7 +8,7 @@ import { CallboardError } from "../errors.ts"
 import { allowSilence } from "../platform/bun.ts"
 import { withoutAbortWarning } from "../platform/deno.ts"
 import { TransportError } from "../transport/mod.ts"
-import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin } from "./access.ts"
+import { ANONYMOUS, authenticatorOf, bearerOf, checkHost, checkOrigin } from "./access.ts"
 import { pageRoutes } from "./page/page.ts"
 import { asCallboardError, problem } from "./response.ts"
 import { type HttpContext, type Route, scopesOf } from "./route.ts"
@@ -45,10 +45,14 @@ const allowedOf = (routes: ReadonlyArray<Route>): ReadonlyArray<readonly [path: 
     })
 }
 
-/** The `Authorization` of a request. A browser's EventSource sends no headers, so that streams take the token from the query. */
+/**
+ * The `Authorization` of a request. A browser's EventSource sends no token in it, only the password of a proxy, so that streams
+ * take the token from the query.
+ */
 const credentialOf = (c: Context, { query = {} }: Route): string | undefined => {
+  const header = c.req.header("authorization")
   const given = "access_token" in query ? c.req.query("access_token") : undefined
-  return c.req.header("authorization") ?? (given === undefined ? undefined : `Bearer ${given}`)
+  return given === undefined || bearerOf(header) !== undefined ? header : `Bearer ${given}`
 }
 
 /** Fails with `forbidden` unless a link may use the route, and is for the job that the path names. */

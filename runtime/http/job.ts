@@ -34,7 +34,7 @@ import {
   shownTo,
 } from "./job-record.ts"
 import { boundedRead, withReadDeadline } from "./limits.ts"
-import { makeLink } from "./link.ts"
+import { checkLinkTime, makeLink } from "./link.ts"
 import { linkedOutcome } from "./linked-job.ts"
 import { bodyOf, optionalBodyOf } from "./request-body.ts"
 import { json, tagged } from "./response.ts"
@@ -92,7 +92,12 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
   },
   "GET /v1/jobs/{id}/result": async ({ c, caller, context, id, query }) => {
     const wait = parseDuration(query.wait ?? 0)
-    const record = await recordAfterWait(context, id, Result.isSuccess(wait) ? wait.success : 0, c.req.raw.signal)
+    const { link } = caller
+    // A link that ends while its holder waits shows nothing more.
+    const left = link === undefined ? Number.POSITIVE_INFINITY : Math.max(0, link.until - Date.now())
+    const ms = Math.min(Result.isSuccess(wait) ? wait.success : 0, left)
+    const record = await recordAfterWait(context, id, ms, c.req.raw.signal)
+    if (link !== undefined) checkLinkTime(link)
     const end = jobOutcome(record)
     if (end !== undefined) {
       const { result: _result, ...how } = end

@@ -56,9 +56,13 @@ export const openLink = (secret: string | undefined, token: string): Link => {
     throw unauthorized("this link is not valid: it was changed, or was made with another http.linkSecret")
   const payload = decodePayload(decoder.decode(Buffer.from(text.slice(LINK_PREFIX.length), "base64url")))
   if (Result.isFailure(payload)) throw unauthorized("this link was made by another version of Callboard")
-  const link = payload.success
-  if (Date.now() >= link.until) throw unauthorized(`this link ended at ${new Date(link.until).toISOString()}`)
-  return link
+  checkLinkTime(payload.success)
+  return payload.success
+}
+
+/** Fails with `unauthorized` once a link has ended by the clock of this process. */
+export const checkLinkTime = ({ until }: Pick<Link, "until">): void => {
+  if (Date.now() >= until) throw unauthorized(`this link ended at ${new Date(until).toISOString()}`)
 }
 
 const parseRequest = parserOf(LinkRequest, "link()", "body")

@@ -183,6 +183,20 @@ describe("a link shows", () => {
     expect(events).toContain("transition")
     expect((await open("")).status).toBe(401)
   })
+
+  test("events to an EventSource behind a password, which sends that in the header and the link in the query", async () => {
+    const running = await board()
+    const { id, token } = await ended(running, { task: "work.echo" })
+    const statusWith = async (authorization: string, query = `?access_token=${token}`) => {
+      const url = `${running.url}/v1/jobs/${id}/events${query}`
+      return (await fetch(url, { method: "HEAD", headers: { authorization } })).status
+    }
+    expect(await statusWith("Basic dTpw")).toBe(200)
+    expect(await statusWith("Basic dTpw", "")).toBe(401)
+    // A token in the header counts, and not the one in the query.
+    expect(await statusWith("Bearer unknown")).toBe(401)
+    expect(await statusWith(`Bearer ${ADMIN}`, "?access_token=unknown")).toBe(200)
+  })
 })
 
 describe("a link is made", () => {
@@ -373,6 +387,25 @@ describe("a link ends", () => {
     vi.setSystemTime(Date.now() + 10_000)
     const refused = await running.ask("GET", `/v1/jobs/${id}`, { token })
     expect(refused).toMatchObject({ status: 401, body: { detail: expect.stringMatching(/^this link ended at /) } })
+  })
+
+  test("and ends a wait and a stream that began before, at that time", async () => {
+    const running = await board()
+    const id = await submitted(running, { task: "work.hold" })
+    const token = await linkTo(running, id, { ttl: "1s" })
+    const app = http(running.service.client, { tokens, linkSecret: SECRET, keepAlive: "1 hour" })
+    const headers = { authorization: `Bearer ${token}` }
+    const began = performance.now()
+    const [waited, response] = await Promise.all([
+      running.ask("GET", `/v1/jobs/${id}/result?wait=60s`, { token }),
+      app.request(`/v1/jobs/${id}/events`, { headers }),
+    ])
+    // A timer may go off a moment before the clock shows its time: the next request is refused then.
+    if (waited.status === 202) expect(waited.body).toEqual({ id, state: "started" })
+    else expect(waited).toMatchObject({ status: 401, body: { detail: expect.stringMatching(/^this link ended at /) } })
+    for await (const _event of eventsOf(response));
+    expect(performance.now() - began).toBeLessThan(30_000)
+    await expect.poll(async () => (await app.request(`/v1/jobs/${id}/events`, { headers })).status).toBe(401)
   })
 
   test("and ends its streams, which began before", async () => {
