@@ -58,6 +58,30 @@ test.each(["callboard", "callboard/client"])("%s in a page says at build time wh
   await expect(failed).rejects.toThrow(/No matching export in "\S+\/use-callboard-http-in-browsers\.js"/)
 })
 
+/** Imports that name nothing, so that every build succeeds. */
+const UNNAMED: ReadonlyArray<string> = [
+  `import * as callboard from "callboard"; globalThis.client = callboard.connect`,
+  `import "callboard"`,
+  `import * as client from "callboard/client"; globalThis.client = client.connect`,
+]
+
+describe.each(UNNAMED)("%s in a page", (code) => {
+  const advice = "do not run in a browser: import callboard/http"
+
+  test("says when it runs what to import instead, by esbuild", async () => {
+    expect((await bundled(code)).text).toContain(advice)
+  })
+
+  // Bun reads which files have side effects from the package, and esbuild from the folder of the file.
+  test("says so by Bun", async () => {
+    const entry = join(folder.path, "unnamed.js")
+    writeFileSync(entry, code)
+    await using run = spawnProcess(process.execPath, ["build", "--target=browser", entry])
+    expect(await run.closed).toMatchObject({ code: 0 })
+    expect(run.output).toContain(advice)
+  })
+})
+
 /** The runtimes by name, each with the arguments that precede the program. */
 const runtimes: ReadonlyArray<readonly [name: string, command: () => ReadonlyArray<string>]> = [
   ["Node 20", () => [findNode(OLDEST_NODE)]],
