@@ -52,6 +52,20 @@ export {
 export * from "./client/shared.ts"
 export type { Scope, Token, TokenScope } from "./config/scopes.ts"
 export type { Config, HttpOptions, ReconnectOptions } from "./config/table.ts"
+export {
+  type Flow,
+  type FlowOptions,
+  type FlowPattern,
+  type FlowTask,
+  type FlowValues,
+  flow,
+  handlerOf,
+  type IgnoreDepth,
+  InvalidFlow,
+  type TaskOptions,
+  type TaskRevert,
+  task,
+} from "./flows/flow.ts"
 export { type HttpAppOptions, http } from "./http/app.ts"
 export type { LogFormat, LogLevel } from "./log/choices.ts"
 export { hostLog, type Log, type LogSink } from "./log/log.ts"

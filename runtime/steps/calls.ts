@@ -82,7 +82,7 @@ const NO_RETRY = resolveRetry(undefined, undefined)
 const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
 
 const { front: _front, ...retryFields } = RETRY_FIELDS
-const STEP_OPTIONS = {
+export const STEP_OPTIONS = {
   retry: Schema.optionalKey(
     Schema.Union([Schema.Literal(false), Schema.Struct(retryFields)]).annotate({ message: RETRY_RULE }),
   ),
