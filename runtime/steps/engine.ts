@@ -374,8 +374,10 @@ export class StepEngine {
     this.#begun++
     for (const each of around) each.begun++
     return this.#watched(work, within, () => {
-      this.#begun--
-      for (const each of around) each.begun--
+      if (!around.some(({ isForgotten }) => isForgotten)) {
+        this.#begun--
+        for (const each of around) each.begun--
+      }
       this.#moves++
       this.#rest()
       this.#check()
@@ -439,6 +441,7 @@ export class StepEngine {
     if (stays()) return this.#stay(within)
     port.began(name, "started")
     this.#running++
+    for (const each of within?.chain() ?? []) each.running++
     try {
       const done = await this.#calls.perform(name, run, plan, () => this.#halted)
       if (done !== undefined) {
@@ -450,9 +453,19 @@ export class StepEngine {
       throw cause
     } finally {
       this.#running--
+      for (const each of within?.chain() ?? []) each.running--
       this.#check()
     }
     return this.#park()
+  }
+
+  /** Steps of a try that is over and that have not run will never end. */
+  #forget(each: Try): void {
+    const left = each.begun
+    this.#begun -= left
+    for (const around of each.chain()) around.begun -= left
+    each.isForgotten = true
+    this.#check()
   }
 
   #use(name: string): void {
@@ -531,16 +544,17 @@ export class StepEngine {
     if (failure.names.some((name) => isRequest(name) || name === "RevertFailed")) throw thrown
     each.state = "over"
     for (const name of this.#waits.keys()) if (each.has(name)) this.#waits.delete(name)
-    await this.#until(() => each.begun === 0)
+    await this.#until(() => each.running === 0)
+    this.#forget(each)
     if (isOver()) return this.#stay(outer)
     const took = Math.round(performance.now() - began)
-    await this.#track(async () => {
+    await this.#reverting(outer, async () => {
       const { port, retries, log } = this.#options
       log().warn(`${label} failed; its steps are reverted`, { cause: failure.message })
       const noted = { kind: "tried", step: label, at: Date.now(), took, tries: 1, failure, retries } as const
       this.#calls.bytes = await this.#whileRunning(() => port.note(noted))
       await this.#revertTry(failure, each.ended)
-    }, outer)
+    })
     return { failure }
   }
 
@@ -560,15 +574,28 @@ export class StepEngine {
     each.state = "failed"
     void call()
     if (this.#isEnding || outer?.isOpen === false) return this.#stay(outer)
-    await this.#track(async () => {
+    await this.#reverting(outer, async () => {
       const reached = new AbortController()
       const isReached = () => this.#mustStop || pending.every(({ name }) => this.#reverts.has(name))
       void this.#until(isReached).then(() => reached.abort())
       if (!reached.signal.aborted) await sleep(MAX_REPLAY_MS, reached.signal)
       each.state = "over"
       await this.#revertTry(failure, pending)
-    }, outer)
+    })
     return { failure }
+  }
+
+  /** The tries around one that is reverted wait for that as for a step that runs. */
+  #reverting(outer: Try | undefined, work: () => Promise<void>): Promise<void> {
+    const around = outer === undefined ? [] : [...outer.chain()]
+    return this.#track(async () => {
+      for (const each of around) each.running++
+      try {
+        await work()
+      } finally {
+        for (const each of around) each.running--
+      }
+    }, outer)
   }
 
   /** Reverts the steps of a try that has failed. The next delivery continues if this one is ended. */

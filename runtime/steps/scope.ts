@@ -16,8 +16,12 @@ export class Try {
   readonly outer: Try | undefined
   /** The steps with a revert that have ended, in this try and in the scopes inside of it. */
   readonly ended: Array<EndedStep> = []
-  /** Number of steps, of this try and of the scopes inside of it, that have not ended. */
+  /** Number of steps, of this try and of the scopes inside of it, that have not ended; those that never will included. */
   begun = 0
+  /** Number of those whose function runs or whose outcome is being stored, and of the tries that are being reverted. */
+  running = 0
+  /** Whether its steps that have not ended never will, and are no longer counted. */
+  isForgotten = false
   /** `failed`: its steps are to be reverted, and further ones do not begin. `over`: those that have ended are not begun again. */
   state: "open" | "failed" | "over" = "open"
 

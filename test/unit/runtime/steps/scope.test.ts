@@ -334,3 +334,31 @@ describe("a worker that dies before and after every write", MANY, () => {
     }
   })
 })
+
+describe("a try that fails while other steps of it are about to begin", MANY, () => {
+  test.each([
+    ["step", (inner: Steps & Pick<Job, "each">) => act(inner, "a")],
+    [
+      "each",
+      (inner: Steps & Pick<Job, "each">) => {
+        const options = { key: String, parallel: 1, revert: () => undefined }
+        return inner.each("each", [1, 2, 3], () => undefined, options)
+      },
+    ],
+  ])("%s", async (_name, begin) => {
+    const scene = actor("scene", {
+      methods: {
+        run: (_input: unknown, job) => {
+          const body = async (inner: Steps & Pick<Job, "each">, n: number) => {
+            // The first step with a revert is begun once that is noted, and the other one has failed by then.
+            if (n < 3) await Promise.all([begin(inner), inner.step("f", () => Promise.reject(new Error("f")))])
+            return n
+          }
+          return job.scope("outer", (outer) => outer.scope("inner", body, { retry: times(3) }), { retry: times(2) })
+        },
+      },
+    })
+    const ends = await crashEverywhere(scene, { method: "run", begin: () => log.splice(0), look: () => [...log] })
+    for (const { crash, job } of ends) expect([crash, job.state, job.result]).toEqual([crash, "succeeded", 3])
+  })
+})
