@@ -27,7 +27,7 @@ import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { ofJsonForm } from "../protocol/codec/json.ts"
 import { isObject } from "../protocol/guards.ts"
 import { hash } from "../transport/job-store/hash.ts"
-import { sleep } from "../transport/timers.ts"
+import { nextTurn, sleep } from "../transport/timers.ts"
 import {
   type BegunWait,
   type CallOptions,
@@ -89,6 +89,7 @@ const AGAIN_MS = 1_000
 const MIN_CALL_TTL_MS = 3_600_000
 
 const NEVER = new Promise<never>(() => undefined)
+const LOADED = Promise.resolve()
 
 /** Position of the first outcome that this run of the handler has stored: after those of the journal. */
 const FRESH = 2 ** 40
@@ -102,7 +103,8 @@ export class StepEngine {
   readonly #names = new Set<string>()
   readonly #reverts = new Map<string, Plan>()
   readonly #calls: StepCalls
-  readonly #replays: Array<{ readonly order: number; readonly resolve: () => void }> = []
+  readonly #replays: Array<{ readonly order: number; readonly loaded: Promise<void>; readonly resolve: () => void }> =
+    []
   readonly #failures: Array<{
     readonly promise: WatchedPromise<unknown>
     readonly cause: unknown
@@ -446,10 +448,12 @@ export class StepEngine {
       const done = await this.#calls.perform(name, run, plan, () => this.#halted)
       if (done !== undefined) {
         if (around.length > 0) ended({ name, order: this.#fresh++, value: structuredClone(done.form) })
+        if (this.#replays.length > 0) await this.#replayed()
         return ofJsonForm(done.form)
       }
     } catch (cause) {
       if (around.length > 0) ended({ name, order: this.#fresh++, failure: failureOf(cause) })
+      if (this.#replays.length > 0) await this.#replayed()
       throw cause
     } finally {
       this.#running--
@@ -631,9 +635,10 @@ export class StepEngine {
   }
 
   async #replay(known: StepState): Promise<unknown> {
-    await this.#inOrder(known.order)
+    const form = this.#formOf(known)
+    await this.#inOrder(known.order, form)
     if (known.failure !== undefined) throw errorOf(known.failure)
-    return copyOf(await this.#formOf(known))
+    return copyOf(await form)
   }
 
   async #each<In>(
@@ -689,22 +694,35 @@ export class StepEngine {
 
   /**
    * Resolves stored outcomes in the order in which they were stored, so that a race of steps ends as it did in the
-   * first run.
+   * first run. `loading`: the result, which the later outcomes wait for.
    */
-  #inOrder(order: number): Promise<void> {
+  #inOrder(order: number, loading: Promise<unknown> = LOADED): Promise<void> {
+    const loaded = loading.then(
+      () => undefined,
+      () => undefined,
+    )
     return new Promise((resolve) => {
-      this.#replays.push({ order, resolve })
-      if (this.#replays.length === 1) setImmediate(() => this.#replayNext())
+      this.#replays.push({ order, loaded, resolve })
+      if (this.#replays.length === 1) setImmediate(() => void this.#replayNext())
     })
   }
 
-  #replayNext(): void {
+  async #replayNext(): Promise<void> {
     this.#moves++
-    const at = this.#replays.reduce((min, each, at) => (each.order < (this.#replays[min]?.order ?? 0) ? at : min), 0)
-    const [next] = this.#replays.splice(at, 1)
-    next?.resolve()
-    if (this.#replays.length > 0) setImmediate(() => this.#replayNext())
+    const [first] = this.#replays
+    if (first === undefined) return
+    const next = this.#replays.reduce((min, each) => (each.order < min.order ? each : min), first)
+    await next.loaded
+    this.#moves++
+    this.#replays.splice(this.#replays.indexOf(next), 1)
+    next.resolve()
+    if (this.#replays.length > 0) setImmediate(() => void this.#replayNext())
     else this.#rest()
+  }
+
+  /** Resolves once the handler has got the stored outcomes that it has reached: they come before what has just ended. */
+  async #replayed(): Promise<void> {
+    while (this.#replays.length > 0) await nextTurn()
   }
 
   async #formOf({ value, large }: EndedStep): Promise<unknown> {

@@ -13,6 +13,8 @@ import {
 } from "callboard"
 import { type CrashOptions, crashEverywhere } from "callboard/testing"
 import { describe, expect, test } from "vitest"
+import { overriding } from "../../../../runtime/testing/observed-transport.ts"
+import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { sleep } from "../../../../runtime/transport/timers.ts"
 
 /** Each test is up to hundreds of runs in virtual time. */
@@ -360,5 +362,71 @@ describe("a try that fails while other steps of it are about to begin", MANY, ()
     })
     const ends = await crashEverywhere(scene, { method: "run", begin: () => log.splice(0), look: () => [...log] })
     for (const { crash, job } of ends) expect([crash, job.state, job.result]).toEqual([crash, "succeeded", 3])
+  })
+})
+
+/** Each read of the store takes a second. */
+const slowReads = (driver: Driver): Driver =>
+  overriding(driver, {
+    store: overriding(driver.store, { get: (keys) => sleep(1_000).then(() => driver.store.get(keys)) }),
+  })
+
+describe("a later run of the handler", MANY, () => {
+  test("gets what an earlier one has stored before what ends in it", async () => {
+    let failed = false
+    const chain = actor("chain", {
+      methods: {
+        run: (_input: unknown, job) =>
+          job.scope(
+            "scope",
+            async (inner, n) => {
+              if (n === 2) return n
+              const several = async () => {
+                for (const name of ["a", "b", "c", "d", "e", "f"]) await act(inner, name)
+              }
+              // Its worker dies in it, and its second call fails at once.
+              const slow = async () => {
+                if (!failed) {
+                  failed = true
+                  await sleep(20_000)
+                }
+                throw new Error("no")
+              }
+              return Promise.all([several(), inner.step("slow", slow)])
+            },
+            { retry: times(2) },
+          ),
+      },
+    })
+    const begin = () => {
+      log.splice(0)
+      failed = false
+    }
+    const ends = await crashEverywhere(chain, { method: "run", begin, look: () => [...log] })
+    expect(ends.length).toBeGreaterThan(20)
+    for (const { crash, job, seen } of ends) {
+      const left = seen.filter((each) => !each.startsWith("-") && !seen.includes(`-${each}`))
+      expect([crash, job.result, left]).toEqual([crash, 2, []])
+    }
+  })
+
+  test("gets a large result, which is loaded, in the same order as before", async () => {
+    const race = actor("race", {
+      methods: {
+        run: async (_input: unknown, job) => {
+          const large = job.step("large", () => "x".repeat(10_000)).then(() => "large")
+          const small = job.step("small", () => sleep(2_000)).then(() => "small")
+          const first = await Promise.race([large, small])
+          await small
+          await act(job, `after ${first}`)
+          await act(job, "end")
+          return first
+        },
+      },
+    })
+    const more = { wrap: slowReads, begin: () => log.splice(0), look: () => new Set(log) }
+    const ends = await crashEverywhere(race, { method: "run", ...more })
+    for (const { crash, job, seen } of ends)
+      expect([crash, job.result, seen]).toEqual([crash, "large", new Set(["after large", "end"])])
   })
 })
