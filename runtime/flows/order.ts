@@ -99,7 +99,7 @@ const circleOf = (before: ReadonlyMap<string, ReadonlySet<string>>): ReadonlyArr
     for (const [name, others] of left) if (others.values().every((other) => !left.has(other))) left.delete(name)
   }
   const path: Array<string> = []
-  let [at] = left.keys()
+  let at: string | undefined = left.keys().next().value
   while (at !== undefined && !path.includes(at)) {
     path.push(at)
     at = left
