@@ -11,7 +11,9 @@ export const isNotInstalled = (name: string, cause: unknown): boolean => {
   // Vite gives the import of a missing package an error without a code.
   const isResolution = /MODULE_NOT_FOUND$/.test(String(code)) || message.startsWith("Could not resolve ")
   // The first quoted text is the missing one: the runtimes and bundlers name the file that imports it after it.
-  return isResolution && /["'`]([^"'`]*)["'`]/.exec(message)?.[1] === name
+  const missing = /["'`]([^"'`]*)["'`]/.exec(message)?.[1]
+  // Deno under Vite resolves a bare name beside the file that imports it.
+  return isResolution && (missing === name || (missing?.startsWith("file:") === true && missing.endsWith(`/${name}`)))
 }
 
 /** Why a package could not be loaded, for a message. */
